@@ -1,0 +1,61 @@
+"""Cache sizes as people write them: blocks, or a share of the working set."""
+
+from collections.abc import Iterable
+from numbers import Integral
+
+from perc.errors import InputError
+from perc.types import Trace
+
+ROUNDING = 1e-6  # blocks
+
+
+def parse_capacities(text: str) -> list[int | float]:
+    """Reads "1000,0.05,25%": whole numbers are blocks, the rest shares.
+
+    Raises:
+        InputError: for what is neither; the message shows the accepted forms.
+    """
+    return [_parse(word.strip()) for word in text.split(",")]
+
+
+def _parse(word: str) -> int | float:
+    try:
+        if word.endswith("%"):
+            return float(word[:-1]) / 100
+        if word.lstrip("+-").replace("_", "").isdigit():
+            return int(word)
+        return float(word)
+    except ValueError:
+        raise InputError(
+            f"{word!r} is no capacity. Give blocks (4096) or shares of the working set "
+            "(0.05 or 5%), separated by commas."
+        ) from None
+
+
+def in_blocks(trace: Trace, capacities: Iterable[int | float]) -> list[int]:
+    """Capacities in blocks, ascending, each once.
+
+    Args:
+        trace: its M distinct blocks are the working set.
+        capacities: ints are blocks, floats shares of M, rounded down.
+
+    Raises:
+        InputError: for a negative size or a share above 1.
+    """
+    sizes = set()
+    for capacity in capacities:
+        if not isinstance(capacity, Integral):
+            if not 0 <= capacity <= 1:
+                raise InputError(
+                    f"a capacity of {capacity} is no share of the working set; "
+                    "give 0 to 1, or a whole number of blocks."
+                )
+            # 29 % of 100 blocks are 29, although .29 * 100 is a little less.
+            sizes.add(int(capacity * trace.n_blocks + ROUNDING))
+        elif capacity < 0:
+            raise InputError(f"a capacity of {capacity} blocks; give 0 or more.")
+        else:
+            sizes.add(int(capacity))
+    if not sizes:
+        raise InputError("no capacity given; for example --capacities 1000,0.05")
+    return sorted(sizes)

@@ -1,0 +1,72 @@
+"""The command `perc`. One module a command; each imports what it needs when it runs."""
+
+import os
+import sys
+import warnings
+
+from perc.errors import InputError, TraceWarning
+
+INPUT_ERROR, INTERRUPTED = 2, 130
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command and exits: 0 done, 2 bad input, 130 interrupted."""
+    words = sys.argv[1:] if arguments is None else arguments
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w"))
+    warnings.simplefilter("always", TraceWarning)
+    warnings.showwarning = _show_note
+    try:
+        _dispatch(words)
+        sys.stdout.flush()
+    except InputError as error:
+        print(f"perc: {error}", file=sys.stderr)
+        sys.exit(INPUT_ERROR)
+    except KeyboardInterrupt:
+        print("perc: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _dispatch(words: list[str]) -> None:
+    import tyro
+
+    from perc.cli.arguments import expand_files
+    from perc.cli.compare import compare
+    from perc.cli.convert import convert
+    from perc.cli.inspect import inspect_trace
+    from perc.cli.make import commands as make_commands
+
+    words = expand_files(words)
+    if words[:1] == ["make"]:
+        tyro.extras.subcommand_cli_from_dict(
+            make_commands,
+            prog="perc make",
+            description="Make synthetic traffic. `perc make NAME --help` shows its "
+            "parameters.",
+            args=words[1:],
+        )
+        return
+    tyro.extras.subcommand_cli_from_dict(
+        {
+            "compare": compare,
+            "inspect": inspect_trace,
+            "convert": convert,
+            "make": _make,
+        },
+        prog="perc",
+        description="Decides what an LLM server keeps in its KV cache. Start with "
+        "`perc compare`; @run.toml anywhere on the line stands for the flags in it.",
+        args=words,
+    )
+
+
+def _make() -> None:
+    """Make synthetic traffic: chat, agent, rag, zipf or scan."""
+
+
+def _show_note(message, category, filename, lineno, file=None, line=None) -> None:
+    prefix = "" if category is TraceWarning else f"{category.__name__}: "
+    print(f"note: {prefix}{message}", file=sys.stderr)

@@ -1,0 +1,135 @@
+"""`perc compare`: the main job, as a table for people or JSON for programs."""
+
+import json as json_module
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+
+from perc.cli.loading import AS_IT_COMES, Loading, open_trace
+from perc.compare import DEFAULT_POLICIES
+from perc.policies.registry import registry
+
+if TYPE_CHECKING:
+    from perc.compare import Comparison
+    from perc.types import Trace
+
+
+_POLICIES_HELP = (
+    f"names from: {', '.join(registry)}. Parameters follow colons: "
+    "lru,perc:tau_s=60,belady."
+)
+
+
+def compare(
+    trace: Annotated[Positional[str | None], arg(metavar="[TRACE]")] = None,
+    *,
+    policies: Annotated[str, arg(metavar="NAMES", help=_POLICIES_HELP)] = ",".join(
+        DEFAULT_POLICIES
+    ),
+    capacities: Annotated[str, arg(metavar="SIZES")] = "1%,2%,5%,10%,25%",
+    warmup: float = 0.0,
+    json: FlagCreatePairsOff[bool] = False,
+    out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
+    loading: OmitArgPrefixes[Loading] = AS_IT_COMES,
+) -> None:
+    """Compare eviction policies on a trace: what each hits, how far from the bound.
+
+    Args:
+        trace: file of the trace; without one, synthetic chat traffic is made.
+        policies: see _POLICIES_HELP.
+        capacities: cache sizes in blocks (4096) or shares of the distinct blocks
+            (0.05 or 5%).
+        warmup: first share of the requests that only fills the cache, such as 0.5.
+        json: print one JSON object instead of the table.
+        out: for run.json, results.parquet and the miss-ratio curves.
+        loading: how to read the trace.
+
+    Raises:
+        InputError: if the trace or a flag is not as it must be.
+    """
+    from perc import compare as run
+    from perc.capacities import parse_capacities
+    from perc.cli.policies import parse_policies
+    from perc.cli.progress import progress_bar
+
+    began = time.perf_counter()
+    chosen, sizes = parse_policies(policies), parse_capacities(capacities)
+    traffic = _embedded() if trace is None else open_trace(trace, loading)
+    with progress_bar("replaying") as progress:
+        result = run(traffic, chosen, sizes, warmup=warmup, progress=progress)
+    _say_notes(traffic, result)
+    if out is not None:
+        from perc.report.run_folder import write_run
+
+        with progress_bar("drawing") as progress:
+            written = write_run(
+                out,
+                result,
+                traffic,
+                chosen,
+                command=["perc", *sys.argv[1:]],
+                warmup=warmup,
+                progress=progress,
+            )
+        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
+    if json:
+        print(json_module.dumps(result.as_dict(), allow_nan=False))
+    else:
+        _print_table(result, embedded=trace is None)
+    print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
+
+
+def _embedded() -> "Trace":
+    from perc.workloads import make
+
+    print("no trace given: making synthetic chat traffic", file=sys.stderr)
+    return make("chat")
+
+
+def _say_notes(trace: "Trace", result: "Comparison") -> None:
+    names = {row.policy.split(":")[0] for row in result.rows}
+    if "priority" in names and not trace.priority.any():
+        print("note: the trace has no priorities: priority is lru.", file=sys.stderr)
+    small = [
+        size
+        for size in dict.fromkeys(row.capacity_blocks for row in result.rows)
+        if size < trace.longest_request
+    ]
+    if small:
+        print(
+            f"note: {', '.join(f'{size:,}' for size in small)} blocks are less than "
+            f"the longest request ({trace.longest_request:,} blocks); one that does "
+            "not fit keeps its first blocks.",
+            file=sys.stderr,
+        )
+
+
+def _print_table(result: "Comparison", *, embedded: bool) -> None:
+    from rich.console import Console
+
+    from perc.report.tables import comparison_table
+    from perc.report.verdict import verdict
+
+    console = Console(highlight=False)
+    trace = result.trace
+    console.print(
+        f"{trace['source']}: {trace['requests']:,} requests, "
+        f"{trace['block_accesses']:,} accesses of {trace['distinct_blocks']:,} "
+        f"distinct blocks of {trace['block_tokens']} tokens. An infinite cache hits "
+        f"{trace['ideal_block_hit_ratio']:.1%}.",
+        markup=False,
+    )
+    console.print(comparison_table(result))
+    for sentence in verdict(result):
+        console.print(sentence, markup=False)
+    for name in ("recompute_s", "counted"):
+        console.print(f"{name}: {result.definitions[name]}", style="dim", markup=False)
+    if embedded:
+        console.print(
+            "\nNext: perc compare YOUR_TRACE, perc inspect YOUR_TRACE, or add "
+            "--out run for charts. perc compare --help lists the rest.",
+            markup=False,
+        )

@@ -1,0 +1,31 @@
+"""`perc convert`: any trace into perc's own file, which loads fast and exactly."""
+
+from tyro.conf import OmitArgPrefixes, Positional
+
+from perc.cli.loading import AS_IT_COMES, Loading, open_trace
+
+
+def convert(
+    source: Positional[str],
+    target: Positional[str],
+    *,
+    loading: OmitArgPrefixes[Loading] = AS_IT_COMES,
+) -> None:
+    """Convert a trace to parquet, perc's own format, which loads fast and exactly.
+
+    Args:
+        source: file of the trace; for RAGPulse its folder or archive.
+        target: file to write, a name that ends in .parquet; replaced if it exists.
+        loading: how to read the trace.
+
+    Raises:
+        InputError: if the source, the target or a flag is not as it must be.
+    """
+    from perc.traces import save
+
+    trace = open_trace(source, loading)
+    save(trace, target)
+    print(
+        f"{target}: {trace.n_requests:,} requests, {trace.n_accesses:,} accesses of "
+        f"{trace.n_blocks:,} distinct blocks of {trace.block_tokens:,} tokens"
+    )

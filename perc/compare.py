@@ -1,0 +1,211 @@
+"""The main job: which policy keeps what, at which size, and how far from the bound.
+
+Every policy serves the same requests, all of them, so the work is equal. What is
+counted is what was really there when a request came, never a policy's own estimate.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from perc.capacities import in_blocks
+from perc.cost import DEFAULT_COST, PrefillCost
+from perc.curves import lru_curve
+from perc.errors import InputError
+from perc.metrics import Metrics, measure, ratio, warmup_requests
+from perc.ranks import ranks, scores
+from perc.replay import replay
+from perc.types import Policy, Trace
+
+DEFAULT_POLICIES = ("lru", "lfu", "perc_published", "perc", "belady")
+DEFAULT_CAPACITIES = (0.01, 0.02, 0.05, 0.1, 0.25)
+Progress = Callable[[int, int, str], None]  # done, total, what is being done
+
+
+@dataclass(frozen=True)
+class Row:
+    """One policy at one capacity, over the counted requests."""
+
+    policy: str
+    capacity_blocks: int
+    block_hit_ratio: float
+    token_hit_ratio: float
+    recompute_tokens: int
+    recompute_s: float
+    gap_closed: float | None  # share of LRU-to-bound, None where there is no gap
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The answer of `compare`: rows by capacity, then in the order of the policies."""
+
+    trace: dict  # what was replayed, plain numbers
+    definitions: dict  # what each number means, and every option that shaped it
+    rows: list[Row]
+    lru_hits: np.ndarray  # i64[M + 1], counted block hits of LRU at every capacity
+    counted_blocks: int  # blocks looked up by the counted requests
+    clairvoyant: tuple[str, ...]  # policies that are bounds, not choices
+
+    def as_dict(self) -> dict:
+        """What `--json` prints."""
+        return {
+            "trace": self.trace,
+            "definitions": self.definitions,
+            "rows": [asdict(row) for row in self.rows],
+        }
+
+    def lru_blocks_to_match(self, block_hit_ratio: float) -> int | None:
+        """The smallest LRU cache that reaches a hit ratio; None if none does."""
+        needed = block_hit_ratio * self.counted_blocks - 0.5  # hits are whole numbers
+        size = int(np.searchsorted(self.lru_hits, needed))
+        return size if size < len(self.lru_hits) else None
+
+
+def compare(
+    trace: Trace,
+    policies: Iterable[str | Policy] = DEFAULT_POLICIES,
+    capacities: Iterable[int | float] = DEFAULT_CAPACITIES,
+    *,
+    warmup: float = 0.0,
+    cost: PrefillCost = DEFAULT_COST,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Replays a trace through every policy at every capacity.
+
+    LRU and the clairvoyant bound always run, as the two ends of the gap, but have a
+    row only if asked for.
+
+    Args:
+        trace: the traffic.
+        policies: names from the registry, or policies with names of their own.
+        capacities: blocks (int) or shares of the working set (float).
+        warmup: the first share of the requests fills the cache and is not counted.
+        cost: prices recomputed tokens.
+        progress: called before each replay.
+
+    Raises:
+        InputError: for a trace without blocks, an unknown policy, two policies of one
+            name, or a capacity or warm-up share out of range.
+    """
+    chosen = resolve(policies)
+    sizes = in_blocks(trace, capacities)
+    skip = warmup_requests(trace, warmup)
+    if trace.n_requests and not trace.n_accesses:
+        raise InputError(
+            f"{trace.source} has no block ids: it tells arrivals and lengths only, so "
+            "no cache can be replayed. Give a trace with prefix hashes, or make one "
+            "with `perc make`."
+        )
+    # A bound of the same residency: whether a cache must store what it runs.
+    lru, *bounds = resolve(["lru", "belady", "belady_bypass"])
+    running = [*chosen]
+    base = _index_of(lru, running)
+    bound_of = [_index_of(bounds[policy.bypass], running) for policy in chosen]
+    found: list[list[Metrics]] = []
+    for policy in running:
+        if progress:
+            progress(len(found), len(running), policy.name)
+        hits = run(policy, trace, sizes, cost=cost)
+        found.append(
+            [measure(trace, row, warmup_requests=skip, cost=cost) for row in hits]
+        )
+    if progress:
+        progress(len(running), len(running), "done")
+
+    def gap_closed(p: int, k: int) -> float | None:
+        own, low, high = (found[i][k].block_hit_ratio for i in (p, base, bound_of[p]))
+        return ratio(own - low, high - low) if high > low else None
+
+    rows = [
+        Row(policy.name, size, **asdict(found[p][k]), gap_closed=gap_closed(p, k))
+        for k, size in enumerate(sizes)
+        for p, policy in enumerate(chosen)
+    ]
+    return Comparison(
+        trace=_describe(trace),
+        definitions=_definitions(trace, warmup, skip, cost),
+        rows=rows,
+        lru_hits=lru_curve(trace, warmup_requests=skip),
+        counted_blocks=int((trace.stop - trace.start)[skip:].sum()),
+        clairvoyant=tuple(p.name for p in chosen if p.clairvoyant),
+    )
+
+
+def run(
+    policy: Policy,
+    trace: Trace,
+    sizes: Sequence[int],
+    *,
+    cost: PrefillCost = DEFAULT_COST,
+) -> np.ndarray:
+    """Leading resident blocks i32[K, R] of one policy at K sizes in blocks."""
+    order = ranks(trace, scores(policy, trace, cost=cost))
+    return np.asarray(
+        replay(trace, order, sizes, bypass=policy.bypass, refresh=policy.refresh).blocks
+    )
+
+
+def resolve(policies: Iterable[str | Policy]) -> list[Policy]:
+    """Policies by name or as they are.
+
+    Raises:
+        InputError: if a name is unknown or stands twice.
+    """
+    from perc.policies.registry import registry
+
+    chosen = [p if isinstance(p, Policy) else registry[p]() for p in policies]
+    names = [p.name for p in chosen]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise InputError(
+            f"policy {min(twice)!r} is given twice. Name each once; variants need "
+            "names of their own."
+        )
+    if not chosen:
+        raise InputError("no policy given; for example --policies lru,perc,belady")
+    return chosen
+
+
+def _index_of(reference: Policy, running: list[Policy]) -> int:
+    """Where the reference runs; it joins the list if no policy is the same rule."""
+    rule = (reference.score, reference.refresh, reference.chain, reference.bypass)
+    for i, policy in enumerate(running):
+        if (policy.score, policy.refresh, policy.chain, policy.bypass) == rule:
+            return i
+    running.append(reference)
+    return len(running) - 1
+
+
+def _describe(trace: Trace) -> dict:
+    ideal = np.count_nonzero(trace.prev >= 0)
+    return {
+        "source": trace.source,
+        "requests": trace.n_requests,
+        "sessions": int(trace.session.max(initial=-1)) + 1,
+        "block_tokens": trace.block_tokens,
+        "block_accesses": trace.n_accesses,
+        "distinct_blocks": trace.n_blocks,
+        "longest_request_blocks": trace.longest_request,
+        "span_s": float(trace.arrival_s[-1]) if trace.n_requests else 0.0,
+        "input_tokens": int(trace.input_tokens.sum(dtype=np.int64)),
+        "ideal_block_hit_ratio": ratio(ideal, trace.n_accesses),
+    }
+
+
+def _definitions(trace: Trace, warmup: float, skip: int, cost: PrefillCost) -> dict:
+    return {
+        "block_hit_ratio": "blocks of the longest resident prefix / blocks looked up",
+        "token_hit_ratio": "prompt tokens in hit blocks / prompt tokens",
+        "recompute_tokens": "prompt tokens that were not in the cache",
+        "recompute_s": f"seconds to prefill them, {cost.name}: {cost.s_per_token:.4g} "
+        f"s a token + {cost.s_per_token2:.4g} s a token squared, one request at a time",
+        "gap_closed": "(policy - lru) / (bound - lru) in block hit ratio; the bound is "
+        "belady, or belady_bypass for a policy that may bypass",
+        "capacity": "blocks; a share means of all distinct blocks of the trace",
+        "residency": "the running request is stored whole, unless the policy bypasses; "
+        "one larger than the cache keeps its first blocks",
+        "order": "requests one after the other, ties least recent then deepest first",
+        "counted": f"requests {skip + 1} to {trace.n_requests} (warm-up share "
+        f"{warmup}), the cache is empty at request 1",
+    }

@@ -1,0 +1,32 @@
+"""Writing results so that a reader never meets half a file."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from perc.errors import InputError
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
+    """Lets `write` fill a temporary neighbour, then puts it in place of `path`.
+
+    Raises:
+        InputError: if the folder cannot be written to.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix
+        )
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; choose another folder.") from None
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

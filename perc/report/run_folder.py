@@ -1,0 +1,112 @@
+"""A run as a folder: run.json, results.parquet, curves.parquet and two charts."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from perc.compare import Comparison, Progress
+from perc.compare import compare as run_compare
+from perc.files import write_atomically
+from perc.types import Policy, Trace
+
+SCHEMA_VERSION = 1
+CURVE_POINTS = 24
+
+
+def write_run(
+    folder: Path,
+    result: Comparison,
+    trace: Trace,
+    policies: Sequence[Policy],
+    *,
+    command: Sequence[str],
+    warmup: float,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Writes what is needed to read, check and repeat a comparison.
+
+    Args:
+        folder: made if absent; files of the same names are replaced.
+        result: of `compare`.
+        trace: what was replayed.
+        policies: as given to `compare`.
+        command: how to get the same again.
+        warmup: as given to `compare`.
+        progress: called while the curves are computed.
+
+    Returns:
+        The written files.
+
+    Raises:
+        InputError: if the folder cannot be written to.
+    """
+    import polars as pl
+
+    from perc.report.chart import curve_chart, save_html, save_png
+
+    # First, so that a folder that cannot be written to is found at once.
+    described = _describe(result, trace, command)
+    written = [
+        write_atomically(
+            folder / "run.json",
+            lambda path: path.write_text(json.dumps(described, indent=2) + "\n"),
+        )
+    ]
+    curves = run_compare(
+        trace, policies, curve_sizes(trace), warmup=warmup, progress=progress
+    )
+    tables = {"results.parquet": result.rows, "curves.parquet": curves.rows}
+    for name, rows in tables.items():
+        table = pl.DataFrame(map(asdict, rows), infer_schema_length=None)
+        written.append(write_atomically(folder / name, table.write_parquet))
+    chart = curve_chart(curves, result)
+    written.append(write_atomically(folder / "curves.png", save_png(chart)))
+    written.append(write_atomically(folder / "curves.html", save_html(chart)))
+    return written
+
+
+def curve_sizes(trace: Trace) -> list[int]:
+    """Capacities for a smooth curve, evenly spread on a logarithmic axis."""
+    largest = max(trace.n_blocks, 1)
+    smallest = max(min(largest, max(trace.longest_request, largest // 1000)), 1)
+    return sorted({int(x) for x in np.geomspace(smallest, largest, CURVE_POINTS)})
+
+
+def _describe(result: Comparison, trace: Trace, command: Sequence[str]) -> dict:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": list(command),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("perc-kv", "jax", "numpy", "polars")},
+        },
+        "trace_sha256": trace_sha256(trace),
+        **result.as_dict(),
+    }
+
+
+def trace_sha256(trace: Trace) -> str:
+    """Digest of the traffic itself, whatever file or generator it came from."""
+    digest = hashlib.sha256()
+    for column in (
+        trace.block,
+        trace.start,
+        trace.stop,
+        trace.tokens,
+        trace.arrival_s,
+        trace.input_tokens,
+        trace.output_tokens,
+        trace.session,
+        trace.turn,
+        trace.kind,
+        trace.priority,
+        trace.deadline_s,
+    ):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()

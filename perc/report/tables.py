@@ -1,0 +1,41 @@
+"""Tables for the terminal."""
+
+from rich import box
+from rich.table import Table
+
+from perc.compare import Comparison
+from perc.report.verdict import lru_ratios
+
+
+def comparison_table(result: Comparison) -> Table:
+    """One section a capacity, one line a policy; what loses to LRU is marked."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        caption="gap closed: 0 % = LRU, 100 % = clairvoyant bound (*); red: worse than "
+        "LRU",
+        pad_edge=False,
+    )
+    table.add_column("blocks", justify="right", no_wrap=True)
+    table.add_column("policy", overflow="fold")  # the only one that may break
+    for name in ("block\nhits", "token\nhits", "recompute\nM tokens", "recompute\ns"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("gap\nclosed", justify="right", no_wrap=True)
+    lru = lru_ratios(result)
+    above = None
+    for row in result.rows:
+        first = row.capacity_blocks != above
+        if first and above is not None:
+            table.add_section()
+        above = row.capacity_blocks
+        loses = row.block_hit_ratio < lru[row.capacity_blocks]
+        table.add_row(
+            f"{row.capacity_blocks:,}" if first else "",
+            row.policy + ("*" if row.policy in result.clairvoyant else ""),
+            f"{row.block_hit_ratio:.2%}",
+            f"{row.token_hit_ratio:.2%}",
+            f"{row.recompute_tokens / 1e6:,.2f}",
+            f"{row.recompute_s:,.1f}",
+            "no gap" if row.gap_closed is None else f"{row.gap_closed:+.1%}",
+            style="red" if loses else None,
+        )
+    return table

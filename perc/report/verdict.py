@@ -1,0 +1,89 @@
+"""What the numbers mean for the person, in sentences."""
+
+from perc.compare import Comparison, Row
+
+NOTHING_TO_GAIN = 0.005  # block hit ratio between LRU and the bound
+
+
+def verdict(result: Comparison) -> list[str]:
+    """A headline, and every policy that loses to LRU with the sizes where it does."""
+    candidates = [r for r in result.rows if r.policy not in result.clairvoyant]
+    lru = lru_ratios(result)
+    return [
+        *_headline(result, candidates, lru),
+        *_losers(candidates, lru),
+    ]
+
+
+def lru_ratios(result: Comparison) -> dict[int, float]:
+    """LRU's block hit ratio at each capacity of the rows, asked for or not."""
+    largest = len(result.lru_hits) - 1
+    return {
+        size: result.lru_hits[min(size, largest)] / max(result.counted_blocks, 1)
+        for size in {row.capacity_blocks for row in result.rows}
+    }
+
+
+def _headline(
+    result: Comparison, candidates: list[Row], lru: dict[int, float]
+) -> list[str]:
+    if not candidates or not result.counted_blocks:
+        return []
+    gain, best = max(
+        ((row.block_hit_ratio - lru[row.capacity_blocks], row) for row in candidates),
+        key=lambda pair: (pair[0], -pair[1].capacity_blocks),
+    )
+    size = best.capacity_blocks
+    ideal = int(result.lru_hits[-1]) / result.counted_blocks
+    if ideal - min(lru.values()) < NOTHING_TO_GAIN:
+        return [
+            f"Nothing to gain: LRU hits {lru[min(lru)]:.1%} at {min(lru):,} blocks, an "
+            f"infinite cache {ideal:.1%}."
+        ]
+    if gain <= 0 and all(row.policy == "lru" for row in candidates):
+        return []
+    if gain <= 0:
+        return [
+            "No policy here beats LRU on this trace: keep LRU, and buy hits with "
+            "memory."
+        ]
+    match = result.lru_blocks_to_match(best.block_hit_ratio)
+    needs = (
+        f"LRU needs {match:,} blocks to match it, {match / size:.1f} times the memory."
+        if match is not None and size
+        else "no LRU cache of any size matches it."
+    )
+    return [
+        f"Best at {size:,} blocks: {best.policy} hits {best.block_hit_ratio:.1%} of "
+        f"blocks, LRU {lru[size]:.1%}; {needs}",
+        *_elsewhere(candidates, lru, size),
+    ]
+
+
+def _elsewhere(
+    candidates: list[Row], lru: dict[int, float], headline: int
+) -> list[str]:
+    """The winner at every other size, in one sentence."""
+    parts = []
+    for size in sorted(lru):
+        here = [row for row in candidates if row.capacity_blocks == size]
+        best = max(here, key=lambda row: row.block_hit_ratio)
+        gain = best.block_hit_ratio - lru[size]
+        if size != headline:
+            name = best.policy if gain > 0 else "lru"
+            parts.append(f"{size:,} blocks {name} ({max(gain, 0) * 100:+.1f} points)")
+    return [f"Best elsewhere, against LRU: {', '.join(parts)}."] if parts else []
+
+
+def _losers(candidates: list[Row], lru: dict[int, float]) -> list[str]:
+    lost: dict[str, list[str]] = {}
+    for row in candidates:
+        loss = lru[row.capacity_blocks] - row.block_hit_ratio
+        if loss > 0:
+            lost.setdefault(row.policy, []).append(
+                f"{row.capacity_blocks:,} (-{loss * 100:.1f} points)"
+            )
+    return [
+        f"{policy} loses to LRU at {', '.join(where)} blocks."
+        for policy, where in lost.items()
+    ]

@@ -1,0 +1,75 @@
+"""PERC: expected recompute cost x probability of resumption / bytes, ageing with time.
+
+The value of keeping a block that has been idle since `last_s` is
+
+    V(t) = P(resume) * C / B * exp(-(t - last_s) / tau)        [s saved per byte]
+
+with C the seconds to compute the block again, B its bytes, and tau the time in which
+an idle block's claim falls to 1/e. The block with the smallest V should leave. Since
+exp(-t / tau) is common to all blocks, the order of V never changes while they idle, and
+tau * ln V + t orders them just as well:
+
+    score = last_s + tau * ln(P(resume) * (C / B)**cost_weight)
+
+a time, in seconds: a block that is e times as valuable may idle tau seconds longer.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from perc.errors import InputError
+from perc.types import Features, Policy
+
+
+def perc(*, tau_s: float = 200.0, cost_weight: float = 0.0) -> Policy:
+    """The flagship: LRU, with time credit for what is likely to come back.
+
+    `P(resume)` is the feature `resume_p`: of all earlier uses of such blocks (as often
+    used, in the same turn and kind of request), the share that was followed by another.
+    It is counted while the traffic runs and never looks ahead; nothing must be fitted.
+    The score is made monotone along the chain (`Policy.chain`), so no prefix is left
+    with a hole, and it holds at every cache size: a larger cache never hits less.
+
+    Where P is the same for all blocks, and with `tau_s=0`, this is LRU. It wins where
+    some blocks are much likelier to return than others and the cache is too small for
+    all; it has nothing to add where everything returns or the cache holds everything.
+
+    Args:
+        tau_s: seconds in which an idle block's value falls to 1/e. About the mean time
+            between turns of your traffic; larger trusts the estimate of P more.
+        cost_weight: exponent of the recompute cost per byte. With blocks of one size
+            only attention's share makes late blocks dearer. Above 0 the policy prefers
+            the tails of long prompts: it can save recompute seconds on large caches and
+            loses block hits on small ones (`benchmarks/perc_parameters.py`).
+
+    Returns:
+        A policy whose score is in seconds on the trace's clock.
+
+    Raises:
+        InputError: if a parameter is negative.
+
+    Example:
+        >>> perc(tau_s=60.0).uses
+        ('time_s', 'resume_p', 'recompute_s', 'tokens')
+
+    References:
+        The name and the idea of cost x probability / bytes: aryanputta/cachepilot.
+        The ageing form is perc's own; docs/theory.md derives it.
+    """
+    for name, value in (("tau_s", tau_s), ("cost_weight", cost_weight)):
+        if not value >= 0:
+            raise InputError(f"perc: {name} is {value}, must be 0 or more")
+    return Policy(
+        {"tau_s": jnp.float32(tau_s), "cost_weight": jnp.float32(cost_weight)},
+        _score,
+        "perc",
+        uses=("time_s", "resume_p", "recompute_s", "tokens"),
+        chain=True,
+    )
+
+
+def _score(params: dict, f: Features) -> jax.Array:
+    # All tokens take the same bytes, so seconds a token stand for seconds a byte.
+    density = f.recompute_s / f.tokens
+    log_value = jnp.log(f.resume_p) + params["cost_weight"] * jnp.log(density)
+    return f.time_s + params["tau_s"] * log_value

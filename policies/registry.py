@@ -1,0 +1,77 @@
+"""Every policy by name. Being listed here is what the conformity suite tests.
+
+>>> import perc
+>>> perc.policies.registry["perc"](tau_s=60.0).name
+'perc'
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+
+from perc.errors import InputError
+from perc.policies import belady, fifo, lfu, lru, perc, perc_published, priority, random
+from perc.types import Policy
+
+
+class Registry(Mapping[str, Callable[..., Policy]]):
+    """Names to constructors; an unknown name is answered with the known ones."""
+
+    def __init__(self, constructors: dict[str, Callable[..., Policy]]):
+        self._constructors = constructors
+
+    def __getitem__(self, name: str) -> Callable[..., Policy]:
+        try:
+            return self._constructors[name]
+        except KeyError:
+            known = ", ".join(self._constructors)
+            raise InputError(
+                f"no policy is called {name!r}. There are: {known}."
+            ) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._constructors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._constructors)
+
+    def __len__(self) -> int:
+        return len(self._constructors)
+
+
+registry = Registry(
+    {
+        "lru": lru.lru,
+        "fifo": fifo.fifo,
+        "lfu": lfu.lfu,
+        "priority": priority.priority,
+        "random": random.random,
+        "perc": perc.perc,
+        "perc_published": perc_published.perc_published,
+        "belady": belady.belady,
+        "belady_bypass": belady.belady_bypass,
+    }
+)
+
+
+class _Module(ModuleType):
+    """Lets the module itself be read as the mapping: `perc.policies.registry[name]`."""
+
+    def __getitem__(self, name: str) -> Callable[..., Policy]:
+        return registry[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(registry)
+
+    def __len__(self) -> int:
+        return len(registry)
+
+    def __contains__(self, name: object) -> bool:
+        return name in registry
+
+    keys = property(lambda self: registry.keys)
+    values = property(lambda self: registry.values)
+    items = property(lambda self: registry.items)
+
+
+sys.modules[__name__].__class__ = _Module

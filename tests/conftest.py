@@ -1,0 +1,36 @@
+"""Where the real traces are, and a small trace that several tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def traces_folder() -> Path:
+    """The folder of real traces; tests that ask for it skip where there is none."""
+    folder = os.environ.get("PERC_TRACES")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("PERC_TRACES names no folder of real traces")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def small_chat():
+    """A few minutes of synthetic chat: about 7,000 accesses."""
+    import perc
+
+    return perc.make("chat", requests=300)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fails a run that was to use the real traces and did not."""
+    expected = int(os.environ.get("PERC_EXPECT_REAL_TRACE_TESTS", 0))
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not expected or reporter is None or session.config.option.collectonly:
+        return
+    passed = reporter.stats.get("passed", [])
+    ran = sum(1 for report in passed if "real_trace" in report.keywords)
+    reporter.write_line(f"real-trace tests passed: {ran}, expected {expected} or more")
+    if ran < expected:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

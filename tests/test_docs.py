@@ -1,0 +1,69 @@
+"""What the documents show is run: examples in docstrings, README and docs/."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import perc
+
+ROOT = Path(__file__).parent.parent
+CORE = [m.name for m in pkgutil.walk_packages(perc.__path__, "perc.")]
+POLICIES = [m.name for m in pkgutil.iter_modules(perc.policies.__path__)]
+
+
+def blocks(document: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", document.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["perc", *CORE])
+def test_examples_in_docstrings(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_examples_of_policies(name):
+    module = importlib.import_module(f"perc.policies.{name}")
+    result = doctest.testmod(module)
+    assert result.attempted and result.failed == 0
+
+
+def test_readme_example_runs(capsys):
+    (code,) = blocks(ROOT / "README.md", "python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert "Row(policy='belady'" in capsys.readouterr().out
+
+
+def test_readme_commands_exist():
+    text = "\n".join(blocks(ROOT / "README.md", "bash"))
+    words = set(re.findall(r"^(?:.*&& )?perc (\w+)", text, re.MULTILINE))
+    assert words == {"compare"}
+    table = re.findall(r"^\| `perc (\w+)", (ROOT / "README.md").read_text(), re.M)
+    assert table == ["compare", "inspect", "convert", "make"]
+
+
+def test_readme_lists_every_policy():
+    text = (ROOT / "README.md").read_text()
+    assert all(f"`{name}`" in text for name in perc.policies.registry.registry)
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="run away from a checkout")
+def test_documents_link_to_what_exists():
+    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#]+)\)", prose):
+            if "://" not in target:
+                assert (document.parent / target).exists(), (document.name, target)
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="run away from a checkout")
+def test_the_policy_that_the_docs_add_works():
+    (code, *_) = blocks(ROOT / "docs" / "extending.md", "python")
+    scope: dict = {}
+    exec(compile(code, "docs/extending.md", "exec"), scope)
+    trace = perc.make("chat", requests=100)
+    rows = perc.compare(trace, ["lru", scope["long_prompts"]()], [100]).rows
+    assert rows[1].policy == "long_prompts"

@@ -1,0 +1,98 @@
+"""Features by hand, and the promise that they never look ahead."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+from perc.features import features
+from perc.traces.build import Columns, build_trace
+from tests.strategies import traces
+from tests.test_step import trace_of
+
+CAUSAL = (
+    "step time_s depth tokens recompute_s frequency priority turn kind input_tokens "
+    "request_blocks mean_gap_s resume_p sessions"
+).split()
+
+
+def prefix_of(trace, n_requests):
+    """The same trace, cut after `n_requests`."""
+    lengths = (trace.stop - trace.start)[:n_requests]
+    n = int(lengths.sum())
+    return build_trace(
+        Columns(
+            arrival_s=trace.arrival_s[:n_requests],
+            input_tokens=trace.input_tokens[:n_requests],
+            output_tokens=trace.output_tokens[:n_requests],
+            ids=trace.block[:n],
+            lengths=lengths,
+            session=trace.session[:n_requests],
+            turn=trace.turn[:n_requests],
+            kind=[trace.kinds[k] for k in trace.kind[:n_requests]],
+            priority=trace.priority[:n_requests],
+        ),
+        block_tokens=trace.block_tokens,
+        source="prefix",
+    )
+
+
+@settings(deadline=None)
+@given(traces())
+def test_the_future_changes_no_feature(trace):
+    assume(trace.n_requests > 1)
+    cut = trace.n_requests // 2
+    whole = features(trace, CAUSAL)
+    past = features(prefix_of(trace, cut), CAUSAL)
+    n = int(trace.start[cut])
+    for name in CAUSAL:
+        np.testing.assert_array_equal(
+            np.asarray(getattr(whole, name))[:n], getattr(past, name), err_msg=name
+        )
+
+
+def test_the_clairvoyant_feature_does_look_ahead():
+    trace = trace_of([[0], [1], [0]])
+    assert features(trace, ["next_use"]).next_use.tolist() == [2, 2**31 - 1, 2**31 - 1]
+
+
+def test_frequency_and_sessions_by_hand():
+    trace = trace_of([[0, 1], [0], [0, 1]], session=["a", "b", "a"])
+    values = features(trace, ["frequency", "sessions"])
+    assert values.frequency.tolist() == [1, 1, 2, 3, 2]
+    assert values.sessions.tolist() == [1, 1, 2, 2, 1]
+
+
+def test_mean_gap_uses_the_last_twenty_of_the_session():
+    trace = trace_of([[0]] * 30, session=["a"] * 30)
+    slow = trace.arrival_s.copy()
+    slow[:5] = 0.0
+    slow[5:] = 1000 + np.arange(25)
+    gaps = features(_with_arrivals(trace, slow), ["mean_gap_s"]).mean_gap_s
+    assert np.isnan(gaps[0])
+    assert gaps[5] == pytest.approx(1000 / 5)
+    assert gaps[24] == pytest.approx((1019 - 0) / 20)  # the long gap still counts
+    assert gaps[25] == pytest.approx(1.0)  # and here it has left the window
+
+
+def _with_arrivals(trace, arrival_s):
+    from dataclasses import replace
+
+    return replace(trace, arrival_s=arrival_s)
+
+
+def test_resume_probability_counts_the_past_of_its_class():
+    """One-block requests: a b a c. Class: used once or again, all turn 1."""
+    trace = trace_of([[0], [1], [0], [2]], session=["a", "b", "c", "d"])
+    p = features(trace, ["resume_p"]).resume_p
+    # (returns + 1) / (uses before + 4), of blocks used once; the third is used twice.
+    assert p == pytest.approx([1 / 4, 1 / 5, 1 / 4, 2 / 6])
+
+
+def test_recompute_seconds_grow_along_the_prompt():
+    values = features(trace_of([list(range(50))]), ["recompute_s"]).recompute_s
+    assert (np.diff(values) > 0).all()
+
+
+def test_unknown_feature():
+    with pytest.raises(ValueError, match="no feature 'colour'"):
+        features(trace_of([[0]]), ["colour"])

@@ -1,0 +1,60 @@
+"""The in-place contract: compiled loops must not copy the state at every step.
+
+A copy costs three orders of magnitude and changes no result, so only the compiled
+program can tell. `perc/replay.py` says how to keep it away.
+"""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from perc.curves import _distances
+from perc.replay import replay_one
+
+N, R = 4096, 256
+PLAIN_COPY = re.compile(r"= \w+\[([\d,]*)\]\S* copy\(")
+
+
+def state_copies(text: str, state_sizes: set[int]) -> list[str]:
+    """Copies in optimised HLO whose result is as large as an array of the state."""
+    found = []
+    for line in text.splitlines():
+        match = PLAIN_COPY.search(line)
+        if match and match[1] and int(match[1].split(",")[0]) in state_sizes:
+            found.append(line.strip())
+    return found
+
+
+@pytest.mark.parametrize("bypass", [False, True])
+@pytest.mark.parametrize("refresh", [False, True])
+def test_replay_updates_in_place(bypass, refresh):
+    access, request = jnp.zeros(N, jnp.int32), jnp.zeros(R, jnp.int32)
+    program = replay_one.lower(
+        access, access, access, request, request, 8, bypass=bypass, refresh=refresh
+    ).compile()
+    text = program.as_text()
+    assert text is not None
+    assert state_copies(text, {N, R, N // 32 + 1, N // 1024 + 1}) == []
+    assert "xla_cpu_small_call" in text
+
+
+def test_lru_distances_update_in_place():
+    access = jnp.zeros(N, jnp.int32)
+    text = _distances.lower(access, access, N).compile().as_text()
+    assert text is not None
+    assert state_copies(text, {N, N // 32 + 1}) == []
+
+
+def test_the_guard_sees_a_copy():
+    """Two plain reads before two writes in one loop body: what the rules forbid."""
+
+    def careless(i, state):
+        one, other = state[i], state[(i * 7) % N]
+        return state.at[(i * 7) % N].set(one + 1).at[i].set(other + one)
+
+    program = jax.jit(lambda state: jax.lax.fori_loop(0, N, careless, state))
+    text = program.lower(jnp.zeros(N, jnp.int32)).compile().as_text()
+    assert text is not None
+    assert len(state_copies(text, {N})) > 1  # one is the argument's
