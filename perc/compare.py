@@ -64,7 +64,7 @@ class Comparison:
 
 def compare(
     trace: Trace,
-    policies: Iterable[str | Policy] = DEFAULT_POLICIES,
+    policies: str | Iterable[str | Policy] = DEFAULT_POLICIES,
     capacities: Iterable[int | float] = DEFAULT_CAPACITIES,
     *,
     warmup: float = 0.0,
@@ -146,14 +146,16 @@ def run(
     )
 
 
-def resolve(policies: Iterable[str | Policy]) -> list[Policy]:
-    """Policies by name or as they are.
+def resolve(policies: str | Iterable[str | Policy]) -> list[Policy]:
+    """Policies by name or as they are; a string is a comma list of names.
 
     Raises:
         InputError: if a name is unknown or stands twice.
     """
     from perc.policies.registry import registry
 
+    if isinstance(policies, str):
+        policies = policies.split(",")
     chosen = [p if isinstance(p, Policy) else registry[p]() for p in policies]
     names = [p.name for p in chosen]
     twice = {name for name in names if names.count(name) > 1}
@@ -201,7 +203,8 @@ def _definitions(trace: Trace, warmup: float, skip: int, cost: PrefillCost) -> d
         "recompute_s": f"seconds to prefill them, {cost.name}: {cost.s_per_token:.4g} "
         f"s a token + {cost.s_per_token2:.4g} s a token squared, one request at a time",
         "gap_closed": "(policy - lru) / (bound - lru) in block hit ratio; the bound is "
-        "belady, or belady_bypass for a policy that may bypass",
+        "belady, or belady_bypass for a policy that may bypass; it knows the whole "
+        "trace and is optimal over all of it, not over the counted part alone",
         "capacity": "blocks; a share means of all distinct blocks of the trace",
         "residency": "the running request is stored whole, unless the policy bypasses; "
         "one larger than the cache keeps its first blocks",

@@ -8,6 +8,15 @@ from pathlib import Path
 from perc.errors import InputError
 
 
+def check_writable(folder: Path) -> None:
+    """Makes the folder, and finds out before long work whether it takes files.
+
+    Raises:
+        InputError: if it does not.
+    """
+    write_atomically(folder / ".probe", lambda path: None).unlink()
+
+
 def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
     """Lets `write` fill a temporary neighbour, then puts it in place of `path`.
 

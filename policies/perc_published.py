@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from perc.errors import InputError
+from perc.errors import check_number
 from perc.types import Features, Policy
 
 
@@ -33,7 +33,7 @@ def perc_published(
         shortest_gap_s: floor of the mean gap.
 
     Raises:
-        InputError: if a parameter is not positive.
+        InputError: if a parameter is not positive or not finite.
 
     Example:
         >>> perc_published().name
@@ -50,8 +50,7 @@ def perc_published(
         "shortest_gap_s": shortest_gap_s,
     }
     for name, value in params.items():
-        if not value > 0:
-            raise InputError(f"perc_published: {name} is {value}, must be above 0")
+        check_number("perc_published", name, value, above=True)
     return Policy(
         {name: jnp.float32(value) for name, value in params.items()},
         _score,

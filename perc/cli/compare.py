@@ -3,6 +3,7 @@
 import json as json_module
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,18 +18,17 @@ if TYPE_CHECKING:
     from perc.types import Trace
 
 
-_POLICIES_HELP = (
-    f"names from: {', '.join(registry)}. Parameters follow colons: "
-    "lru,perc:tau_s=60,belady."
+_POLICIES = arg(
+    metavar="NAMES",
+    help=f"names from: {', '.join(registry)}. Parameters follow colons: "
+    "lru,perc:tau_s=60,belady.",
 )
 
 
 def compare(
     trace: Annotated[Positional[str | None], arg(metavar="[TRACE]")] = None,
     *,
-    policies: Annotated[str, arg(metavar="NAMES", help=_POLICIES_HELP)] = ",".join(
-        DEFAULT_POLICIES
-    ),
+    policies: Annotated[str, _POLICIES] = ",".join(DEFAULT_POLICIES),
     capacities: Annotated[str, arg(metavar="SIZES")] = "1%,2%,5%,10%,25%",
     warmup: float = 0.0,
     json: FlagCreatePairsOff[bool] = False,
@@ -39,7 +39,7 @@ def compare(
 
     Args:
         trace: file of the trace; without one, synthetic chat traffic is made.
-        policies: see _POLICIES_HELP.
+        policies: see _POLICIES.
         capacities: cache sizes in blocks (4096) or shares of the distinct blocks
             (0.05 or 5%).
         warmup: first share of the requests that only fills the cache, such as 0.5.
@@ -54,9 +54,12 @@ def compare(
     from perc.capacities import parse_capacities
     from perc.cli.policies import parse_policies
     from perc.cli.progress import progress_bar
+    from perc.files import check_writable
 
     began = time.perf_counter()
     chosen, sizes = parse_policies(policies), parse_capacities(capacities)
+    if out is not None:
+        check_writable(out)
     traffic = _embedded() if trace is None else open_trace(trace, loading)
     with progress_bar("replaying") as progress:
         result = run(traffic, chosen, sizes, warmup=warmup, progress=progress)
@@ -70,7 +73,7 @@ def compare(
                 result,
                 traffic,
                 chosen,
-                command=["perc", *sys.argv[1:]],
+                command=_command(trace, policies, capacities, warmup, loading),
                 warmup=warmup,
                 progress=progress,
             )
@@ -80,6 +83,18 @@ def compare(
     else:
         _print_table(result, embedded=trace is None)
     print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
+
+
+def _command(
+    trace: str | None, policies: str, capacities: str, warmup: float, loading: Loading
+) -> list[str]:
+    """The command that gives the same again, every flag resolved."""
+    words = ["perc", "compare", *([] if trace is None else [trace])]
+    flags = {"policies": policies, "capacities": capacities, "warmup": warmup}
+    for name, value in {**flags, **asdict(loading)}.items():
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    return words
 
 
 def _embedded() -> "Trace":
@@ -99,10 +114,11 @@ def _say_notes(trace: "Trace", result: "Comparison") -> None:
         if size < trace.longest_request
     ]
     if small:
+        sizes = ", ".join(f"{size:,}" for size in small)
         print(
-            f"note: {', '.join(f'{size:,}' for size in small)} blocks are less than "
-            f"the longest request ({trace.longest_request:,} blocks); one that does "
-            "not fit keeps its first blocks.",
+            f"note: caches of {sizes} blocks are smaller than the longest request "
+            f"({trace.longest_request:,} blocks); one that does not fit keeps its "
+            "first blocks.",
             file=sys.stderr,
         )
 

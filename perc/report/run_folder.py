@@ -3,17 +3,21 @@
 import hashlib
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from perc.compare import Comparison, Progress
 from perc.compare import compare as run_compare
-from perc.files import write_atomically
+from perc.files import check_writable, write_atomically
 from perc.types import Policy, Trace
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SCHEMA_VERSION = 1
 CURVE_POINTS = 24
@@ -46,29 +50,33 @@ def write_run(
     Raises:
         InputError: if the folder cannot be written to.
     """
-    import polars as pl
-
     from perc.report.chart import curve_chart, save_html, save_png
 
-    # First, so that a folder that cannot be written to is found at once.
-    described = _describe(result, trace, command)
-    written = [
-        write_atomically(
-            folder / "run.json",
-            lambda path: path.write_text(json.dumps(described, indent=2) + "\n"),
-        )
-    ]
+    check_writable(folder)
     curves = run_compare(
         trace, policies, curve_sizes(trace), warmup=warmup, progress=progress
     )
-    tables = {"results.parquet": result.rows, "curves.parquet": curves.rows}
-    for name, rows in tables.items():
-        table = pl.DataFrame(map(asdict, rows), infer_schema_length=None)
-        written.append(write_atomically(folder / name, table.write_parquet))
     chart = curve_chart(curves, result)
-    written.append(write_atomically(folder / "curves.png", save_png(chart)))
-    written.append(write_atomically(folder / "curves.html", save_html(chart)))
-    return written
+    writers = {
+        "results.parquet": _table(result).write_parquet,
+        "curves.parquet": _table(curves).write_parquet,
+        "curves.png": save_png(chart),
+        "curves.html": save_html(chart),
+        # Last: where it stands, the files beside it are of the same run.
+        "run.json": _save_json(_describe(result, trace, command)),
+    }
+    (folder / "run.json").unlink(missing_ok=True)
+    return [write_atomically(folder / name, write) for name, write in writers.items()]
+
+
+def _table(result: Comparison) -> "pl.DataFrame":
+    import polars as pl
+
+    return pl.DataFrame(map(asdict, result.rows), infer_schema_length=None)
+
+
+def _save_json(value: dict) -> Callable[[Path], object]:
+    return lambda path: path.write_text(json.dumps(value, indent=2) + "\n")
 
 
 def curve_sizes(trace: Trace) -> list[int]:

@@ -82,7 +82,6 @@ def test_trace_without_blocks(refused):
     "wrong, right",
     [
         ("--polices", "--policies"),
-        ("--policy", "--policies"),
         ("--capacity", "--capacities"),
         ("--capacites", "--capacities"),
         ("--warm-up", "--warmup"),

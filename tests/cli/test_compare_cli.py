@@ -142,7 +142,10 @@ def test_a_trace_without_priorities_is_told(perc, mooncake):
 def test_capacities_below_the_longest_request_are_told(perc, mooncake):
     said = perc("compare", mooncake, "--policies", "lru", "--capacities", "0,3,7,16")
     assert said.code == 0
-    assert "note: 0, 3 blocks are less than the longest request (7 blocks)" in said.err
+    assert (
+        "note: caches of 0, 3 blocks are smaller than the longest request (7 blocks)"
+        in said.err
+    )
     assert "keeps its first blocks" in said.err
 
 

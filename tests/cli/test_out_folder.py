@@ -103,3 +103,10 @@ def test_an_empty_trace_is_drawn(perc, tmp_path):
     said = perc("compare", trace, "--policies", "lru", "--json", "--out", folder)
     assert said.code == 0
     assert sorted(path.name for path in folder.iterdir()) == FILES
+
+
+def test_the_stored_command_repeats_the_run(run):
+    folder, printed = run
+    command = json.loads((folder / "run.json").read_text())["command"]
+    assert command[:2] == ["perc", "compare"]
+    assert "--policies" in command and "--warmup" in command
