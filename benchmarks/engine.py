@@ -28,7 +28,7 @@ from rich.table import Table
 
 import perc
 from perc.policies.registry import registry
-from perc.replay import engine_arrays, replay_one
+from perc.replay import engine_columns, replay_one
 from perc.types import Trace
 
 BARS_NS = {(0, 10): 75, (0, 12): 40}  # by version of JAX
@@ -82,10 +82,10 @@ def order_of(trace: Trace, name: str) -> Order:
 
 def engine(trace: Trace, order: Order) -> Run:
     """`perc.replay` for one order, with the arrays laid out only once."""
-    arrays = engine_arrays(trace, order.ranks)
+    columns = engine_columns(trace, order.ranks)
 
     def run(capacity: int) -> tuple[np.ndarray, int]:
-        hits, evictions = replay_one(*arrays, capacity, False, order.refresh)
+        hits, evictions = replay_one(columns, capacity, False, order.refresh)
         return np.asarray(hits)[: trace.n_requests], int(evictions)
 
     return run
@@ -103,8 +103,8 @@ def print_compile_times(trace: Trace, orders: dict[str, Order]) -> None:
     """All orders share two programs: hits refresh the rank, or they do not."""
     for name in ("lru", "fifo"):
         order = orders[name]
-        arrays = engine_arrays(trace, order.ranks)
-        lowered = replay_one.lower(*arrays, 1, False, order.refresh)
+        columns = engine_columns(trace, order.ranks)
+        lowered = replay_one.lower(columns, 1, False, order.refresh)
         seconds = common.repeat(lowered.compile, 1)[0]
         common.say(f"compile   {seconds:.2f} CPU s, perc's program of {name}")
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from perc.replay import WORD, _bit, _peek
+from perc.bitset import WORD, bit_of, peek
 from perc.shapes import pad
 from perc.types import Trace
 
@@ -78,12 +78,12 @@ def _distances(before: jax.Array, position: jax.Array, n: jax.Array) -> jax.Arra
         old, new = before[i], position[i]
         seen = old >= 0
         word = jnp.where(seen, old >> 5, n_words)
-        bit = jnp.where(seen, _bit(old), jnp.uint32(0))
-        value = _peek(words, word)
+        bit = jnp.where(seen, bit_of(old), jnp.uint32(0))
+        value = peek(words, word)
         below = lax.population_count(value & (bit - jnp.uint32(1))).astype(jnp.int32)
         words = words.at[word].set(value & ~bit)
         new_word = new >> 5
-        words = words.at[new_word].set(_peek(words, new_word) | _bit(new))
+        words = words.at[new_word].set(peek(words, new_word) | bit_of(new))
         under, tree = _prefix(tree, word)
         out = out.at[i].set(jnp.where(seen, alive - under - below, 0))
         # The tree must see the prefix before it changes: start from its result.
@@ -105,7 +105,7 @@ def _prefix(tree: jax.Array, word: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     def climb(carry):
         j, total, tree = carry
-        value = _peek(tree, j)
+        value = peek(tree, j)
         return j & (j - 1), total + value, tree.at[j].set(value)
 
     _, total, tree = lax.while_loop(
@@ -119,7 +119,7 @@ def _add(tree: jax.Array, word: jax.Array, by: int) -> jax.Array:
 
     def climb(carry):
         j, tree = carry
-        return j + (j & -j), tree.at[j].set(_peek(tree, j) + by)
+        return j + (j & -j), tree.at[j].set(peek(tree, j) + by)
 
     return lax.while_loop(
         lambda carry: carry[0] < tree.shape[0], climb, (word + 1, tree)

@@ -2,11 +2,8 @@
 
 When every access has a rank, a cache is the set of ranks of the blocks that it holds.
 A block is resident if the bit of its last access is set; the victim is the lowest set
-bit. No block table, no floats, the same small program for every policy.
-
-The loops below compile to native code that updates the state in place. That holds as
-long as XLA inserts no copy of the state, which `tests/test_replay_hlo.py` asserts:
-read only through `_peek`, and let every value read reach a write of the same array.
+bit. No block table, no floats, the same small program for every policy. `perc.bitset`
+says what keeps that program fast.
 """
 
 import functools
@@ -18,17 +15,30 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from perc.bitset import BitSet, add, empty, peek, pop_lowest, remove
 from perc.shapes import pad
 from perc.types import Hits, Trace
 
-WORD = 32  # bits of a word; ranks >> 5 is its index
+
+class Columns(NamedTuple):
+    """What the compiled engine reads, padded to a power of two."""
+
+    before: jax.Array  # i32[N], rank of the block's access before, -1 = none
+    rank: jax.Array  # i32[N], rank of this access
+    block: jax.Array  # i32[N]
+    size: jax.Array  # i32[N], size of the block by access, or [1] if all count 1
+    size_of_rank: jax.Array  # i32[N], size of the block by rank, or [1]
+    start: jax.Array  # i32[R]
+    stop: jax.Array  # i32[R]
+    seen_stop: jax.Array  # i32[R], accesses from here on are first ones: no hits
+    live_stop: jax.Array  # i32[R], accesses from here on rank below all others
 
 
-class _BitSet(NamedTuple):
-    words: jax.Array  # u32[N/32 + 1], bit = a resident rank; the last word is scratch
-    tops: jax.Array  # u32[N/1024 + 1], bit = its word may be non-zero (cleared lazily)
-    low: jax.Array  # i32[], no bit is set in `tops` below this word
-    size: jax.Array  # i32[], resident blocks
+class _Cache(NamedTuple):
+    ranks: BitSet
+    size: jax.Array  # i32[], what the resident ranks take
+    dead: jax.Array  # i32[], what resident blocks take that rank below all others
+    held: jax.Array  # i32[M], rank by block, where a hit does not set it again
 
 
 def replay(
@@ -38,23 +48,29 @@ def replay(
     *,
     bypass: bool = False,
     refresh: bool = True,
+    sizes: np.ndarray | None = None,
 ) -> Hits:
     """Counts what a cache hits, request by request.
 
     The semantics are those of `perc.step`, to which it is tested equal.
 
     Args:
-        trace: N accesses of R requests.
+        trace: N accesses of R requests, M distinct blocks.
         ranks: i32[N] or i32[P, N], from `perc.ranks`: the lowest rank leaves first.
-        capacities: K sizes in blocks, 0 or more.
+        capacities: K sizes, 0 or more, in blocks or in the unit of `sizes`.
         bypass: the running request's blocks may be victims.
         refresh: a hit sets the block's rank again; False keeps that of its insertion.
+        sizes: i32[M], what each block takes, 1 or more; None: every block takes 1.
+            Victims leave until the request fits; one that is too large for the cache
+            keeps the first blocks that fit.
 
     Returns:
-        Hits: blocks i32[K, R] and evictions i32[K], or [P, K, R] and [P, K].
+        Hits: blocks i32[K, R] and evictions i32[K], or [P, K, R] and [P, K]. With
+        `sizes`, `evictions` sums the sizes of what left.
 
     Raises:
-        ValueError: for a negative capacity or ranks of another trace.
+        ValueError: for a negative capacity, ranks of another trace, or sizes that are
+            not positive or do not fit into 32 bits.
     """
     ranks = np.asarray(ranks, np.int32)
     if ranks.shape[-1:] != (trace.n_accesses,):
@@ -65,162 +81,188 @@ def replay(
     if any(capacity < 0 for capacity in capacities):
         raise ValueError(f"negative capacity in {list(capacities)}; give 0 or more")
     if ranks.ndim > 1:
-        rows = [
-            replay(trace, row, capacities, bypass=bypass, refresh=refresh)
-            for row in ranks
-        ]
+        one = functools.partial(replay, bypass=bypass, refresh=refresh, sizes=sizes)
+        rows = [one(trace, row, capacities) for row in ranks]
         return Hits(*(np.stack(column) for column in zip(*rows, strict=True)))
     shape = (len(capacities), trace.n_requests)
     hits, evictions = np.zeros(shape, np.int32), np.zeros(len(capacities), np.int32)
     if trace.n_accesses:
-        arrays = engine_arrays(trace, ranks)
+        columns = engine_columns(trace, ranks, refresh=refresh, sizes=sizes)
+        everything = trace.n_accesses if sizes is None else int(sizes.sum())
         for k, capacity in enumerate(capacities):
-            size = min(int(capacity), trace.n_accesses)
-            leading, evictions[k] = replay_one(*arrays, size, bypass, refresh)
+            size = min(int(capacity), everything)
+            leading, evictions[k] = replay_one(columns, size, bypass, refresh)
             hits[k] = leading[: trace.n_requests]
     return Hits(hits, evictions)
 
 
-def engine_arrays(trace: Trace, ranks: np.ndarray) -> tuple[jax.Array, ...]:
-    """What `replay_one` reads: rank before, rank now, block, start and stop.
+def engine_columns(
+    trace: Trace,
+    ranks: np.ndarray,
+    *,
+    refresh: bool = True,
+    sizes: np.ndarray | None = None,
+) -> Columns:
+    """Lays a trace out for `replay_one`, with what never matters left out.
 
-    Padded with accesses that no request makes, and with requests without accesses.
+    Padding adds accesses that no request makes, and requests without accesses. The
+    blocks of a request that were seen before form a leading run, and so do those that
+    will be used again, since a use of a block is a use of its parents. Where an order
+    ranks blocks that are never used again below all others, as the clairvoyant bound
+    does, the engine need only count them.
     """
-    before = np.where(trace.prev >= 0, ranks[trace.prev], -1).astype(np.int32)
-    columns = (before, ranks, trace.block, trace.start, trace.stop)
-    return tuple(jnp.asarray(pad(column, 0)) for column in columns)
+    seen = np.bincount(trace.request[trace.prev >= 0], minlength=trace.n_requests)
+    live_stop, dead = trace.stop, trace.next < 0
+    plain = refresh and sizes is None
+    if plain and ranks[dead].max() < np.count_nonzero(dead):
+        live = np.bincount(trace.request[trace.next >= 0], minlength=trace.n_requests)
+        live_stop = trace.start + live
+    size = size_of_rank = jnp.ones(1, jnp.int32)
+    if sizes is not None:
+        by_access = _checked_sizes(sizes, trace.n_blocks)[trace.block]
+        by_rank = np.empty_like(by_access)
+        by_rank[ranks] = by_access
+        size, size_of_rank = _lay_out(by_access), _lay_out(by_rank)
+    return Columns(
+        before=_lay_out(np.where(trace.prev >= 0, ranks[trace.prev], -1)),
+        rank=_lay_out(ranks),
+        block=_lay_out(trace.block),
+        size=size,
+        size_of_rank=size_of_rank,
+        start=_lay_out(trace.start),
+        stop=_lay_out(trace.stop),
+        seen_stop=_lay_out(trace.start + seen),
+        live_stop=_lay_out(live_stop),
+    )
+
+
+def _lay_out(column: np.ndarray) -> jax.Array:
+    return jnp.asarray(pad(column.astype(np.int32), 0))
+
+
+def _checked_sizes(sizes: np.ndarray, n_blocks: int) -> np.ndarray:
+    sizes = np.asarray(sizes)
+    if sizes.shape != (n_blocks,):
+        raise ValueError(f"sizes of shape {sizes.shape} for {n_blocks} blocks")
+    if n_blocks and (sizes.min() < 1 or sizes.sum(dtype=np.int64) >= 2**31):
+        raise ValueError(
+            "sizes must be 1 or more and sum to less than 2**31; use a larger unit"
+        )
+    return sizes.astype(np.int32)
 
 
 @functools.partial(jax.jit, static_argnames=("bypass", "refresh"))
 def replay_one(
-    before: jax.Array,
-    rank: jax.Array,
-    block: jax.Array,
-    start: jax.Array,
-    stop: jax.Array,
-    capacity: jax.Array,
-    bypass: bool = False,
-    refresh: bool = True,
+    c: Columns, capacity: jax.Array, bypass: bool = False, refresh: bool = True
 ) -> tuple[jax.Array, jax.Array]:
     """One configuration: leading resident blocks i32[R], and evictions i32[]."""
-    n_accesses, n_requests = rank.shape[0], start.shape[0]
-    n_words = -(-n_accesses // WORD)
-    cache = _BitSet(
-        jnp.zeros(n_words + 1, jnp.uint32),
-        jnp.zeros(-(-n_words // WORD) + 1, jnp.uint32),
+    n_accesses, n_requests = c.rank.shape[0], c.start.shape[0]
+    cache = _Cache(
+        empty(n_accesses),
         jnp.int32(0),
         jnp.int32(0),
+        jnp.full(1 if refresh else n_accesses, -1, jnp.int32),
     )
-    # Without refresh a block keeps the rank of its insertion: remember it by block.
-    held = jnp.full(1 if refresh else n_accesses, -1, jnp.int32)
 
     def serve(r, carry):
-        cache, held, hits, evictions = carry
-        first, last = start[r], stop[r]
-        cache, held, found, hit = _take_out(
-            cache, held, before, rank, block, first, last, refresh
-        )
-        outside = cache.size
+        cache, hits, evictions = carry
+        first, last, live = c.start[r], c.stop[r], c.live_stop[r]
+        cache, hit = _take_out(cache, c, first, c.seen_stop[r], refresh)
+        outside = cache.size + cache.dead
         if bypass:
-            cache, held = _put_in(cache, held, rank, block, first, last, refresh)
-            cache = _evict_down_to(cache, capacity)
-            gone = outside + (last - first) - cache.size
+            cache, put = _put_in(cache, c, first, live, refresh)
+            dead = cache.dead + _size_between(c, live, last)
+            cache = _evict_down_to(cache, c, capacity)
+            dead = jnp.minimum(dead, capacity - cache.size)
+            gone = outside + put + _size_between(c, live, last) - cache.size - dead
         else:
-            kept = jnp.minimum(last - first, capacity)
-            cache = _evict_down_to(cache, capacity - kept)
-            gone = outside - cache.size + (last - first) - kept
-            cache, held = _put_in(
-                cache, held, rank, block, first, first + kept, refresh
-            )
-        return cache, held, hits.at[r].set(hit), evictions + gone
+            stop, kept = _fitting(c, first, last, capacity)
+            cache = _evict_down_to(cache, c, capacity - kept)
+            dead = jnp.minimum(cache.dead, capacity - kept - cache.size)
+            gone = outside - cache.size - dead
+            gone = gone + _size_between(c, stop, last)
+            cache, put = _put_in(cache, c, first, jnp.minimum(stop, live), refresh)
+            dead = dead + kept - put
+        return cache._replace(dead=dead), hits.at[r].set(hit), evictions + gone
 
-    carry = (cache, held, jnp.zeros(n_requests, jnp.int32), jnp.int32(0))
-    _, _, hits, evictions = lax.fori_loop(0, n_requests, serve, carry)
+    carry = (cache, jnp.zeros(n_requests, jnp.int32), jnp.int32(0))
+    _, hits, evictions = lax.fori_loop(0, n_requests, serve, carry)
     return hits, evictions
 
 
-def _take_out(cache, held, before, rank, block, first, last, refresh):
+def _take_out(cache, c, first, last, refresh):
     """Looks the request up and takes its blocks out of the set, safe from eviction."""
 
     def take(i, carry):
         words, held, found, hit = carry
-        if refresh:
-            old = before[i]
-        else:
-            old = _peek(held, block[i])
-        word = jnp.where(old >= 0, old >> 5, words.shape[0] - 1)
-        bit = jnp.where(old >= 0, _bit(old), jnp.uint32(0))
-        value = _peek(words, word)
-        resident = (value & bit) != 0
-        words = words.at[word].set(value & ~bit)
+        old = c.before[i] if refresh else peek(held, c.block[i])
+        words, resident = remove(words, old)
         if not refresh:
-            held = held.at[block[i]].set(jnp.where(resident, old, rank[i]))
+            held = held.at[c.block[i]].set(jnp.where(resident, old, -1))
         hit = jnp.where(resident & (hit == i - first), hit + 1, hit)
-        return words, held, found + resident, hit
+        return words, held, found + jnp.where(resident, _size(c, i), 0), hit
 
     words, held, found, hit = lax.fori_loop(
-        first, last, take, (cache.words, held, jnp.int32(0), jnp.int32(0))
+        first, last, take, (cache.ranks.words, cache.held, jnp.int32(0), jnp.int32(0))
     )
-    return cache._replace(words=words, size=cache.size - found), held, found, hit
+    ranks = cache.ranks._replace(words=words)
+    return cache._replace(ranks=ranks, size=cache.size - found, held=held), hit
 
 
-def _put_in(cache, held, rank, block, first, last, refresh):
-    """Puts the blocks of accesses first..last-1 into the set."""
+def _put_in(cache, c, first, last, refresh):
+    """Puts the blocks of accesses first..last-1 into the set; says what they take."""
 
     def put(i, carry):
-        words, tops, low, held = carry
-        if refresh:
-            new = rank[i]
-        else:
-            new = _peek(held, block[i])
-            held = held.at[block[i]].set(new)
-        word, top = new >> 5, new >> 10
-        words = words.at[word].set(_peek(words, word) | _bit(new))
-        tops = tops.at[top].set(_peek(tops, top) | _bit(word))
-        return words, tops, jnp.minimum(low, top), held
+        ranks, held, size = carry
+        rank = c.rank[i]
+        if not refresh:
+            old = peek(held, c.block[i])
+            rank = jnp.where(old >= 0, old, rank)
+            held = held.at[c.block[i]].set(rank)
+        return add(ranks, rank), held, size + _size(c, i)
 
-    words, tops, low, held = lax.fori_loop(
-        first, last, put, (cache.words, cache.tops, cache.low, held)
+    ranks, held, size = lax.fori_loop(
+        first, last, put, (cache.ranks, cache.held, jnp.int32(0))
     )
-    return _BitSet(words, tops, low, cache.size + last - first), held
+    return cache._replace(ranks=ranks, held=held, size=cache.size + size), size
 
 
-def _evict_down_to(cache: _BitSet, most: jax.Array) -> _BitSet:
-    """Drops the lowest ranks until at most `most` are left."""
+def _evict_down_to(cache, c, most):
+    """Drops the lowest ranks until the rest takes at most `most`."""
 
-    def evict(cache: _BitSet) -> _BitSet:
-        words, tops, low, size = cache
-        top = _peek(tops, low)
-        word = jnp.where(top != 0, low * WORD + _lowest(top), words.shape[0] - 1)
-        value = _peek(words, word)
-        rest = value & (value - jnp.uint32(1))
-        gone = (top != 0) & (value != 0)
-        words = words.at[word].set(jnp.where(gone, rest, value))
-        tops = tops.at[low].set(jnp.where(rest == 0, top & (top - jnp.uint32(1)), top))
-        return _BitSet(
-            words, tops, low + jnp.where(top == 0, 1, 0), size - jnp.where(gone, 1, 0)
-        )
+    def evict(carry):
+        ranks, size = carry
+        ranks, rank = pop_lowest(ranks)
+        one = 1 if c.size.shape[0] == 1 else c.size_of_rank[jnp.maximum(rank, 0)]
+        return ranks, size - jnp.where(rank >= 0, one, 0)
 
-    return lax.while_loop(lambda cache: cache.size > most, evict, cache)
-
-
-def _peek(array: jax.Array, i: jax.Array) -> jax.Array:
-    """Reads `array[i]` so that XLA cannot fuse the read with a later write.
-
-    A plain read before a write in the same loop makes XLA copy the array each time.
-    """
-    return lax.cond(
-        i >= 0,
-        lambda: lax.dynamic_slice(array, (jnp.maximum(i, 0),), (1,))[0],
-        lambda: jnp.zeros((), array.dtype),
+    ranks, size = lax.while_loop(
+        lambda carry: carry[1] > most, evict, (cache.ranks, cache.size)
     )
+    return cache._replace(ranks=ranks, size=size)
 
 
-def _bit(rank: jax.Array) -> jax.Array:
-    return jnp.uint32(1) << (rank & (WORD - 1)).astype(jnp.uint32)
+def _size(c, i):
+    return 1 if c.size.shape[0] == 1 else c.size[i]
 
 
-def _lowest(word: jax.Array) -> jax.Array:
-    """Index of the lowest set bit."""
-    below = (word & (~word + jnp.uint32(1))) - jnp.uint32(1)
-    return lax.population_count(below).astype(jnp.int32)
+def _size_between(c, first, last):
+    """What the blocks of accesses first..last-1 take."""
+    if c.size.shape[0] == 1:
+        return last - first
+    return lax.fori_loop(first, last, lambda i, total: total + c.size[i], jnp.int32(0))
+
+
+def _fitting(c, first, last, capacity):
+    """The end of the longest run of first blocks that fits, and what it takes."""
+    if c.size.shape[0] == 1:
+        kept = jnp.minimum(last - first, capacity)
+        return first + kept, kept
+
+    def fits(carry):
+        i, kept = carry
+        return (i < last) & (kept + c.size[jnp.minimum(i, last - 1)] <= capacity)
+
+    return lax.while_loop(
+        fits, lambda carry: (carry[0] + 1, carry[1] + c.size[carry[0]]), (first, 0)
+    )

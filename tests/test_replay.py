@@ -5,6 +5,7 @@ import warnings
 
 import chex
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,12 +13,15 @@ from hypothesis import strategies as st
 
 import perc
 from perc.errors import TraceWarning
+from perc.features import NEVER
 from perc.policies.registry import registry
-from perc.replay import engine_arrays, replay_one
+from perc.replay import engine_columns, replay_one
 from perc.step import replay_steps
 from perc.types import Policy
 from tests.oracles import cache as oracle
+from tests.oracles import sized as sized_oracle
 from tests.strategies import rows_of, traces
+from tests.test_step import trace_of
 
 
 def _few_scores(params, f):
@@ -52,6 +56,56 @@ def test_engines_agree(trace, capacity, salt, flag):
     assert int(fast.evictions[0]) == int(slow.evictions) == evicted
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    traces(), st.sampled_from([0, 4, 9]), st.integers(1, 4), st.booleans(), st.data()
+)
+def test_blocks_of_different_sizes(trace, capacity, salt, bypass, data):
+    sizes = st.lists(
+        st.integers(1, 4), min_size=trace.n_blocks, max_size=trace.n_blocks
+    )
+    size_of = np.array(data.draw(sizes), np.int32)
+    policy = Policy(np.int32(salt), _few_scores, "few", ("step",))
+    score = perc.scores(policy, trace)
+    expected = sized_oracle.simulate(
+        rows_of(trace, trace.block),
+        rows_of(trace, score),
+        size_of,
+        capacity,
+        bypass=bypass,
+    )
+    found = perc.replay(
+        trace, perc.ranks(trace, score), [capacity], bypass=bypass, sizes=size_of
+    )
+    assert (found.blocks[0].tolist(), int(found.evictions[0])) == expected
+
+
+def _dead_below(params, f):
+    """Dead blocks below all others, the living in an order that changes nothing."""
+    return jnp.where(f.next_use == NEVER, -jnp.inf, (f.step * 7) % 5)
+
+
+@settings(deadline=None, max_examples=60)
+@given(traces(max_requests=40), st.booleans(), st.sampled_from([0, 1, 3, 5, 8]))
+def test_orders_that_rank_the_dead_below_all_others(trace, bypass, capacity):
+    """The engine only counts what is never used again; hits and evictions stay."""
+    policy = Policy((), _dead_below, "dead below", ("next_use", "step"))
+    score = perc.scores(policy, trace)
+    hits, victims = oracle.simulate(
+        rows_of(trace, trace.block), rows_of(trace, score), capacity, bypass=bypass
+    )
+    found = perc.replay(trace, perc.ranks(trace, score), [capacity], bypass=bypass)
+    assert found.blocks[0].tolist() == hits
+    assert int(found.evictions[0]) == sum(map(len, victims))
+
+
+@pytest.mark.parametrize("sizes", [[0, 1], [2**30, 2**30], [1]])
+def test_sizes_that_cannot_be_are_refused(sizes):
+    trace = trace_of([[0], [1]])
+    with pytest.raises(ValueError, match="sizes"):
+        perc.replay(trace, perc.ranks(trace, trace.request), [1], sizes=np.array(sizes))
+
+
 def test_shapes_follow_ranks_and_capacities(small_chat):
     ranks = perc.ranks(small_chat, np.stack([small_chat.request, small_chat.depth]))
     assert ranks.shape == (2, small_chat.n_accesses)
@@ -67,9 +121,9 @@ def test_same_shapes_compile_once(small_chat):
     program = jax.jit(counted, static_argnames=("bypass", "refresh"))
     for seed in range(3):
         score = np.random.default_rng(seed).random(small_chat.n_accesses)
-        arrays = engine_arrays(small_chat, perc.ranks(small_chat, score))
+        columns = engine_columns(small_chat, perc.ranks(small_chat, score))
         for capacity in (10, 200):
-            program(*arrays, capacity)
+            program(columns, capacity)
 
 
 def test_replaying_twice_is_identical(small_chat):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from perc.curves import _distances
-from perc.replay import replay_one
+from perc.replay import Columns, replay_one
 
 N, R = 4096, 256
 PLAIN_COPY = re.compile(r"= \w+\[([\d,]*)\]\S* copy\(")
@@ -27,13 +27,18 @@ def state_copies(text: str, state_sizes: set[int]) -> list[str]:
     return found
 
 
+def laid_out(sized: bool) -> Columns:
+    access, request = jnp.zeros(N, jnp.int32), jnp.zeros(R, jnp.int32)
+    size = access if sized else jnp.ones(1, jnp.int32)
+    return Columns(access, access, access, size, size, *[request] * 4)
+
+
 @pytest.mark.parametrize("bypass", [False, True])
 @pytest.mark.parametrize("refresh", [False, True])
-def test_replay_updates_in_place(bypass, refresh):
-    access, request = jnp.zeros(N, jnp.int32), jnp.zeros(R, jnp.int32)
-    program = replay_one.lower(
-        access, access, access, request, request, 8, bypass=bypass, refresh=refresh
-    ).compile()
+@pytest.mark.parametrize("sized", [False, True])
+def test_replay_updates_in_place(bypass, refresh, sized):
+    columns = laid_out(sized)
+    program = replay_one.lower(columns, 8, bypass=bypass, refresh=refresh).compile()
     text = program.as_text()
     assert text is not None
     assert state_copies(text, {N, R, N // 32 + 1, N // 1024 + 1}) == []
