@@ -41,13 +41,16 @@ def remove(words: jax.Array, rank: jax.Array) -> tuple[jax.Array, jax.Array]:
     return words.at[word].set(value & ~bit), (value & bit) != 0
 
 
-def add(ranks: BitSet, rank: jax.Array) -> BitSet:
-    """Puts a rank in."""
+def add(ranks: BitSet, rank: jax.Array, wanted: jax.Array | bool = True) -> BitSet:
+    """Puts a rank in, or changes nothing where it is not wanted."""
     words, tops, low = ranks
     word, top = rank >> 5, rank >> 10
-    words = words.at[word].set(peek(words, word) | bit_of(rank))
-    tops = tops.at[top].set(peek(tops, top) | bit_of(word))
-    return BitSet(words, tops, jnp.minimum(low, top))
+    bit, top_bit = bit_of(rank), bit_of(word)
+    if wanted is not True:
+        bit, top_bit = (jnp.where(wanted, b, jnp.uint32(0)) for b in (bit, top_bit))
+    words = words.at[word].set(peek(words, word) | bit)
+    tops = tops.at[top].set(peek(tops, top) | top_bit)
+    return BitSet(words, tops, jnp.where(wanted, jnp.minimum(low, top), low))
 
 
 def pop_lowest(ranks: BitSet) -> tuple[BitSet, jax.Array]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from numbers import Integral
 
+import numpy as np
+
 from perc.errors import InputError
 from perc.types import Trace
 
@@ -59,3 +61,14 @@ def in_blocks(trace: Trace, capacities: Iterable[int | float]) -> list[int]:
     if not sizes:
         raise InputError("no capacity given; for example --capacities 1000,0.05")
     return sorted(sizes)
+
+
+def log_grid(trace: Trace, points: int) -> list[int]:
+    """Capacities evenly spread on a logarithmic axis, up to the working set.
+
+    They begin at the longest request, below which no prompt of its size fits, or at a
+    thousandth of the working set.
+    """
+    largest = max(trace.n_blocks, 1)
+    smallest = max(min(largest, max(trace.longest_request, largest // 1000)), 1)
+    return sorted({int(x) for x in np.geomspace(smallest, largest, points)})

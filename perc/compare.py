@@ -13,6 +13,7 @@ from perc.capacities import in_blocks
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.curves import lru_curve
 from perc.errors import InputError
+from perc.evaluate import evaluate
 from perc.metrics import Metrics, measure, ratio, warmup_requests
 from perc.ranks import ranks, scores
 from perc.replay import replay
@@ -106,10 +107,7 @@ def compare(
     for policy in running:
         if progress:
             progress(len(found), len(running), policy.name)
-        hits = run(policy, trace, sizes, cost=cost)
-        found.append(
-            [measure(trace, row, warmup_requests=skip, cost=cost) for row in hits]
-        )
+        found.append(measured(policy, trace, sizes, skip, cost))
     if progress:
         progress(len(running), len(running), "done")
 
@@ -130,6 +128,30 @@ def compare(
         counted_blocks=int((trace.stop - trace.start)[skip:].sum()),
         clairvoyant=tuple(p.name for p in chosen if p.clairvoyant),
     )
+
+
+def lru_everywhere(
+    trace: Trace, *, warmup: float = 0.0, cost: PrefillCost = DEFAULT_COST
+) -> list[Row]:
+    """Rows of LRU at every capacity from 1 block to the working set."""
+    (lru,) = resolve(["lru"])
+    sizes = range(1, trace.n_blocks + 1)
+    skip = warmup_requests(trace, warmup)
+    found = evaluate(lru, trace, sizes, warmup_requests=skip, cost=cost)
+    return [
+        Row("lru", size, **asdict(metrics), gap_closed=None)
+        for size, metrics in zip(sizes, found, strict=True)
+    ]
+
+
+def measured(
+    policy: Policy, trace: Trace, sizes: Sequence[int], skip: int, cost: PrefillCost
+) -> list[Metrics]:
+    """Metrics of one policy at K sizes, requests from `skip` on counted."""
+    if isinstance(policy, Policy):
+        return evaluate(policy, trace, sizes, warmup_requests=skip, cost=cost)
+    hits = run(policy, trace, sizes, cost=cost)
+    return [measure(trace, row, warmup_requests=skip, cost=cost) for row in hits]
 
 
 def run(

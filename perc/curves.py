@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from perc.bitset import WORD, bit_of, peek
+from perc.ranks import lru_ranks
 from perc.shapes import pad
 from perc.types import Trace
 
@@ -30,13 +31,11 @@ def lru_distances(trace: Trace) -> np.ndarray:
     """
     if not trace.n_accesses:
         return np.zeros(0, np.int32)
-    index = np.arange(trace.n_accesses, dtype=np.int32)
-    # Position on the time line: by request, and inside one the root last.
-    position = (trace.start + trace.stop - 1)[trace.request] - index
+    position = lru_ranks(trace)  # on the time line
     before = np.where(trace.prev >= 0, position[trace.prev], -1).astype(np.int32)
     found = _distances(
         jnp.asarray(pad(before, -1)),
-        jnp.asarray(pad(position.astype(np.int32), 0)),
+        jnp.asarray(pad(position, 0)),
         trace.n_accesses,
     )
     found = np.asarray(found)[: trace.n_accesses]

@@ -61,6 +61,38 @@ def tokens_of_hits(trace: Trace, hit_blocks: np.ndarray) -> np.ndarray:
     return running[trace.start + hit_blocks] - running[trace.start]
 
 
+def weights_of_hits(trace: Trace, cost: PrefillCost) -> list[np.ndarray]:
+    """What a hit of each access counts: blocks, tokens, seconds; f64[N] each."""
+    before = trace.depth.astype(np.int64) * trace.block_tokens
+    seconds = cost.recompute_s(before + trace.tokens, before)
+    return [np.ones(trace.n_accesses), trace.tokens.astype(np.float64), seconds]
+
+
+def metrics_of_sums(
+    trace: Trace,
+    blocks: np.ndarray,
+    tokens: np.ndarray,
+    seconds: np.ndarray,
+    *,
+    warmup_requests: int = 0,
+    cost: PrefillCost = DEFAULT_COST,
+) -> list[Metrics]:
+    """Metrics at K capacities from the sums [K] of what the hits count."""
+    counted = slice(warmup_requests, None)
+    asked = trace.input_tokens[counted].astype(np.int64)
+    looked_up = (trace.stop - trace.start)[counted].sum()
+    work_s = cost.prefill_s(asked).sum()
+    return [
+        Metrics(
+            block_hit_ratio=ratio(block, looked_up),
+            token_hit_ratio=ratio(token, asked.sum()),
+            recompute_tokens=int(asked.sum() - token),
+            recompute_s=float(work_s - second),
+        )
+        for block, token, second in zip(blocks, tokens, seconds, strict=True)
+    ]
+
+
 def ratio(part: float, whole: float) -> float:
     """part / whole, and 0 where there is no whole."""
     return float(part) / float(whole) if whole else 0.0

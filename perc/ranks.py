@@ -102,8 +102,7 @@ def ranks(trace: Trace, scores: np.ndarray) -> np.ndarray:
         )
     if scores.ndim > 1:
         return np.stack([ranks(trace, row) for row in scores])
-    # Inside a request the deepest access comes first in a tie.
-    mirror = (trace.start + trace.stop - 1)[trace.request] - np.arange(len(scores))
+    mirror = lru_ranks(trace)
     key = (_ordered_bits(scores).astype(np.uint64) << np.uint64(32)) | mirror.astype(
         np.uint64
     )
@@ -112,6 +111,16 @@ def ranks(trace: Trace, scores: np.ndarray) -> np.ndarray:
     rank = np.empty(len(scores), np.int32)
     rank[leaving] = np.arange(len(scores), dtype=np.int32)
     return rank
+
+
+def lru_ranks(trace: Trace) -> np.ndarray:
+    """The order of ties, which is LRU: by request, inside one the deepest first.
+
+    Returns:
+        i32[N]; the mapping is its own inverse.
+    """
+    index = np.arange(trace.n_accesses, dtype=np.int32)
+    return (trace.start + trace.stop - 1)[trace.request] - index
 
 
 def _descending(request: np.ndarray) -> np.ndarray:

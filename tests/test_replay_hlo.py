@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import pytest
 
 from perc.curves import _distances
+from perc.held import _replay_one as _replay_held
+from perc.lanes import _Columns, _count
 from perc.replay import Columns, replay_one
 
 N, R = 4096, 256
@@ -18,10 +20,15 @@ PLAIN_COPY = re.compile(r"= \w+\[([\d,]*)\]\S* copy\(")
 
 
 def state_copies(text: str, state_sizes: set[int]) -> list[str]:
-    """Copies in optimised HLO whose result is as large as an array of the state."""
+    """Copies in optimised HLO whose result is as large as an array of the state.
+
+    Not those of a constant: that is how a loop's state begins.
+    """
     found = []
     for line in text.splitlines():
         match = PLAIN_COPY.search(line)
+        if "broadcast" in line.split(" copy(")[-1]:
+            continue
         if match and match[1] and int(match[1].split(",")[0]) in state_sizes:
             found.append(line.strip())
     return found
@@ -63,3 +70,26 @@ def test_the_guard_sees_a_copy():
     text = program.lower(jnp.zeros(N, jnp.int32)).compile().as_text()
     assert text is not None
     assert len(state_copies(text, {N})) > 1  # one is the argument's
+
+
+@pytest.mark.parametrize("refresh", [False, True])
+def test_replay_held_updates_in_place(refresh):
+    request = jnp.zeros(R, jnp.int32)
+    program = _replay_held.lower(laid_out(False), request, request, 8, refresh)
+    text = program.compile().as_text()
+    assert text is not None
+    assert state_copies(text, {N, R, N // 32 + 1, N // 1024 + 1}) == []
+
+
+def test_fifo_lanes_update_in_place():
+    width = 8
+    columns = _Columns(
+        jnp.zeros(N, jnp.int32),
+        jnp.zeros(N, bool),
+        jnp.zeros(N, bool),
+        jnp.zeros((N, 1), jnp.uint32),
+    )
+    program = _count.lower(columns, jnp.zeros(width, jnp.int32), N, 512)
+    text = program.compile().as_text()
+    assert text is not None
+    assert state_copies(text, {512}) == []

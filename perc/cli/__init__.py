@@ -36,6 +36,7 @@ def _dispatch(words: list[str]) -> None:
     from perc.cli.arguments import expand_files
     from perc.cli.compare import compare
     from perc.cli.convert import convert
+    from perc.cli.curve import curve
     from perc.cli.inspect import inspect_trace
     from perc.cli.make import commands as make_commands
 
@@ -52,6 +53,7 @@ def _dispatch(words: list[str]) -> None:
     tyro.extras.subcommand_cli_from_dict(
         {
             "compare": compare,
+            "curve": curve,
             "inspect": inspect_trace,
             "convert": convert,
             "make": _make,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from perc.types import Trace
 
 
-_POLICIES = arg(
+POLICIES = arg(
     metavar="NAMES",
     help=f"names from: {', '.join(registry)}. Parameters follow colons: "
     "lru,perc:tau_s=60,belady.",
@@ -28,7 +28,7 @@ _POLICIES = arg(
 def compare(
     trace: Annotated[Positional[str | None], arg(metavar="[TRACE]")] = None,
     *,
-    policies: Annotated[str, _POLICIES] = ",".join(DEFAULT_POLICIES),
+    policies: Annotated[str, POLICIES] = ",".join(DEFAULT_POLICIES),
     capacities: Annotated[str, arg(metavar="SIZES")] = "1%,2%,5%,10%,25%",
     warmup: float = 0.0,
     json: FlagCreatePairsOff[bool] = False,
@@ -39,7 +39,7 @@ def compare(
 
     Args:
         trace: file of the trace; without one, synthetic chat traffic is made.
-        policies: see _POLICIES.
+        policies: see POLICIES.
         capacities: cache sizes in blocks (4096) or shares of the distinct blocks
             (0.05 or 5%).
         warmup: first share of the requests that only fills the cache, such as 0.5.
@@ -60,7 +60,7 @@ def compare(
     chosen, sizes = parse_policies(policies), parse_capacities(capacities)
     if out is not None:
         check_writable(out)
-    traffic = _embedded() if trace is None else open_trace(trace, loading)
+    traffic = embedded_trace() if trace is None else open_trace(trace, loading)
     with progress_bar("replaying") as progress:
         result = run(traffic, chosen, sizes, warmup=warmup, progress=progress)
     _say_notes(traffic, result)
@@ -97,7 +97,8 @@ def _command(
     return words
 
 
-def _embedded() -> "Trace":
+def embedded_trace() -> "Trace":
+    """The traffic of a command that was given no trace."""
     from perc.workloads import make
 
     print("no trace given: making synthetic chat traffic", file=sys.stderr)

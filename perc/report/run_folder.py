@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perc.capacities import log_grid
 from perc.compare import Comparison, Progress
 from perc.compare import compare as run_compare
 from perc.files import check_writable, write_atomically
@@ -54,7 +55,7 @@ def write_run(
 
     check_writable(folder)
     curves = run_compare(
-        trace, policies, curve_sizes(trace), warmup=warmup, progress=progress
+        trace, policies, log_grid(trace, CURVE_POINTS), warmup=warmup, progress=progress
     )
     chart = curve_chart(curves, result)
     writers = {
@@ -77,13 +78,6 @@ def _table(result: Comparison) -> "pl.DataFrame":
 
 def _save_json(value: dict) -> Callable[[Path], object]:
     return lambda path: path.write_text(json.dumps(value, indent=2) + "\n")
-
-
-def curve_sizes(trace: Trace) -> list[int]:
-    """Capacities for a smooth curve, evenly spread on a logarithmic axis."""
-    largest = max(trace.n_blocks, 1)
-    smallest = max(min(largest, max(trace.longest_request, largest // 1000)), 1)
-    return sorted({int(x) for x in np.geomspace(smallest, largest, CURVE_POINTS)})
 
 
 def _describe(result: Comparison, trace: Trace, command: Sequence[str]) -> dict:

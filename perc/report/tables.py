@@ -39,3 +39,19 @@ def comparison_table(result: Comparison) -> Table:
             style="red" if loses else None,
         )
     return table
+
+
+def curve_table(result: Comparison) -> Table:
+    """Block hit ratios, one line a capacity, one column a policy."""
+    policies = list(dict.fromkeys(row.policy for row in result.rows))
+    table = Table(box=box.SIMPLE_HEAD, caption="block hit ratio", pad_edge=False)
+    table.add_column("blocks", justify="right", no_wrap=True)
+    for name in policies:
+        mark = "*" if name in result.clairvoyant else ""
+        table.add_column(name + mark, justify="right")
+    cells: dict[int, list[str]] = {}
+    for row in result.rows:
+        cells.setdefault(row.capacity_blocks, []).append(f"{row.block_hit_ratio:.2%}")
+    for size, ratios in cells.items():
+        table.add_row(f"{size:,}", *ratios)
+    return table

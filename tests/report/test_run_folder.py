@@ -7,12 +7,13 @@ import polars as pl
 import pytest
 
 import perc
+from perc.capacities import log_grid
 from perc.compare import Comparison, compare
 from perc.errors import InputError
 from perc.files import write_atomically
 from perc.policies.registry import registry
 from perc.report import run_folder
-from perc.report.run_folder import curve_sizes, trace_sha256, write_run
+from perc.report.run_folder import CURVE_POINTS, trace_sha256, write_run
 
 ARRAYS = [
     "block",
@@ -63,8 +64,8 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path):
         write_atomically(tmp_path / "run" / "run.json", lambda path: None)
 
 
-def test_curve_sizes_climb_from_the_longest_request_to_everything(small_chat):
-    sizes = curve_sizes(small_chat)
+def test_log_grid_climb_from_the_longest_request_to_everything(small_chat):
+    sizes = log_grid(small_chat, CURVE_POINTS)
     assert sizes[0] == small_chat.longest_request
     assert sizes[-1] == small_chat.n_blocks
     assert sizes == sorted(set(sizes)) and 20 <= len(sizes) <= 24
@@ -72,10 +73,10 @@ def test_curve_sizes_climb_from_the_longest_request_to_everything(small_chat):
     assert steps.max() < 2 * steps.min() + 0.1  # even on a logarithmic axis
 
 
-def test_curve_sizes_of_tiny_traces():
-    assert curve_sizes(perc.make("chat", requests=0)) == [1]
+def test_log_grid_of_tiny_traces():
+    assert log_grid(perc.make("chat", requests=0), 9) == [1]
     one = perc.make("zipf", requests=1)
-    assert curve_sizes(one) == [one.n_blocks]
+    assert log_grid(one, 9) == [one.n_blocks]
 
 
 def test_digest_is_that_of_the_content_and_not_of_the_source(small_chat):
