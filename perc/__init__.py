@@ -11,11 +11,13 @@
 from perc import policies
 from perc.compare import Comparison, compare
 from perc.curves import lru_curve
+from perc.plan import Plan, plan
 from perc.policies import registry as _registry  # noqa: F401
 from perc.ranks import ranks, scores
 from perc.replay import replay
 from perc.step import empty_cache, step
 from perc.traces import load, save
+from perc.tune import Tuning, tune
 from perc.types import CacheState, Features, Hits, Outcome, Policy, Request, Trace
 from perc.workloads import make
 
@@ -25,18 +27,22 @@ __all__ = [
     "Features",
     "Hits",
     "Outcome",
+    "Plan",
     "Policy",
     "Request",
     "Trace",
+    "Tuning",
     "compare",
     "empty_cache",
     "load",
     "lru_curve",
     "make",
+    "plan",
     "policies",
     "ranks",
     "replay",
     "save",
     "scores",
     "step",
+    "tune",
 ]

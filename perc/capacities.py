@@ -24,6 +24,10 @@ def _parse(word: str) -> int | float:
     try:
         if word.endswith("%"):
             return float(word[:-1]) / 100
+        if len(word) > 1 and word.isdigit() and word[0] == "0":
+            raise InputError(
+                f"{word!r} is no capacity: write 1000, not 1,000; commas separate."
+            )
         if word.lstrip("+-").replace("_", "").isdigit():
             return int(word)
         return float(word)
@@ -34,18 +38,27 @@ def _parse(word: str) -> int | float:
         ) from None
 
 
-def in_blocks(trace: Trace, capacities: Iterable[int | float]) -> list[int]:
+Capacity = int | float | str
+
+
+def in_blocks(trace: Trace, capacities: Capacity | Iterable[Capacity]) -> list[int]:
     """Capacities in blocks, ascending, each once.
 
     Args:
         trace: its M distinct blocks are the working set.
-        capacities: ints are blocks, floats shares of M, rounded down.
+        capacities: ints are blocks, floats shares of M, rounded down; strings are
+            read as on the command line.
 
     Raises:
         InputError: for a negative size or a share above 1.
     """
     sizes = set()
+    if isinstance(capacities, (str, int, float)):
+        capacities = [capacities]
     for capacity in capacities:
+        if isinstance(capacity, str):
+            sizes.update(in_blocks(trace, parse_capacities(capacity)))
+            continue
         if not isinstance(capacity, Integral):
             if not 0 <= capacity <= 1:
                 raise InputError(

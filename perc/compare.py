@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from perc.capacities import in_blocks
+from perc.capacities import Capacity, in_blocks
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.curves import lru_curve
 from perc.errors import InputError
@@ -19,7 +19,7 @@ from perc.ranks import ranks, scores
 from perc.replay import replay
 from perc.types import Policy, Trace
 
-DEFAULT_POLICIES = ("lru", "lfu", "perc_published", "perc", "belady")
+DEFAULT_POLICIES = ("lru", "fifo", "lfu", "perc", "belady")
 DEFAULT_CAPACITIES = (0.01, 0.02, 0.05, 0.1, 0.25)
 Progress = Callable[[int, int, str], None]  # done, total, what is being done
 
@@ -66,7 +66,7 @@ class Comparison:
 def compare(
     trace: Trace,
     policies: str | Iterable[str | Policy] = DEFAULT_POLICIES,
-    capacities: Iterable[int | float] = DEFAULT_CAPACITIES,
+    capacities: Capacity | Iterable[Capacity] = DEFAULT_CAPACITIES,
     *,
     warmup: float = 0.0,
     cost: PrefillCost = DEFAULT_COST,
@@ -121,7 +121,7 @@ def compare(
         for p, policy in enumerate(chosen)
     ]
     return Comparison(
-        trace=_describe(trace),
+        trace=describe(trace, skip),
         definitions=_definitions(trace, warmup, skip, cost),
         rows=rows,
         lru_hits=lru_curve(trace, warmup_requests=skip),
@@ -201,8 +201,10 @@ def _index_of(reference: Policy, running: list[Policy]) -> int:
     return len(running) - 1
 
 
-def _describe(trace: Trace) -> dict:
-    ideal = np.count_nonzero(trace.prev >= 0)
+def describe(trace: Trace, skip: int = 0) -> dict:
+    """Plain numbers of a trace; requests from `skip` on are counted."""
+    seen = trace.prev >= 0
+    counted = trace.request >= skip
     return {
         "source": trace.source,
         "requests": trace.n_requests,
@@ -213,7 +215,10 @@ def _describe(trace: Trace) -> dict:
         "longest_request_blocks": trace.longest_request,
         "span_s": float(trace.arrival_s[-1]) if trace.n_requests else 0.0,
         "input_tokens": int(trace.input_tokens.sum(dtype=np.int64)),
-        "ideal_block_hit_ratio": ratio(ideal, trace.n_accesses),
+        "ideal_block_hit_ratio": ratio(np.count_nonzero(seen), trace.n_accesses),
+        "ideal_counted_block_hit_ratio": ratio(
+            np.count_nonzero(seen & counted), np.count_nonzero(counted)
+        ),
     }
 
 

@@ -14,6 +14,8 @@ def check_writable(folder: Path) -> None:
     Raises:
         InputError: if it does not.
     """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose another folder.")
     write_atomically(folder / ".probe", lambda path: None).unlink()
 
 

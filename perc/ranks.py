@@ -34,7 +34,8 @@ def scores(
         f32[N]; the lowest leaves first.
 
     Raises:
-        ValueError: if a score is NaN, which has no place in an order.
+        ValueError: if the score reads a feature that `uses` does not name, or is NaN,
+            which has no place in an order.
     """
     return scores_from(policy, trace, features(trace, policy.uses, cost=cost))
 
@@ -43,7 +44,13 @@ def scores_from(policy: Policy, trace: Trace, values: Features) -> np.ndarray:
     """Like `scores`, from features that were computed before."""
     if not trace.n_accesses:
         return np.zeros(0, np.float32)
-    raw = np.asarray(_score(policy.score, policy.params, values), np.float32)
+    try:
+        raw = np.asarray(_score(policy.score, policy.params, values), np.float32)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(
+            f"policy {policy.name}: its score cannot be computed ({error}). A feature "
+            f"that `uses` does not name is None; it names {', '.join(policy.uses)}."
+        ) from error
     raw = np.broadcast_to(raw, (trace.n_accesses,))
     bad = np.flatnonzero(np.isnan(raw))
     if len(bad):

@@ -4,7 +4,7 @@ Axes, the same letters everywhere:
 
     N  block accesses of a trace      R  requests           M  distinct blocks
     L  blocks of one request          C  slots of a cache   K  capacities
-    P  policies (or configurations)
+    P  policies (or configurations)                V  victims of one request
 
 A *request* is a prompt, cut into blocks of `block_tokens` tokens. A *block* is
 identified by its content and everything before it, so the blocks of a prompt form
@@ -91,7 +91,7 @@ class Features:
     """
 
     step: Feature = None  # i32, index of the request, the cache's clock
-    time_s: Feature = None  # f32, arrival of the request, from the trace's start
+    time_s: Feature = None  # f32, arrival from the trace's start; after a day to 8 ms
     depth: Feature = None  # i32, position of the block in its prompt
     tokens: Feature = None  # i32, tokens in the block
     recompute_s: Feature = None  # f32, seconds to prefill the block again
@@ -130,6 +130,78 @@ class Policy:
     chain: bool = _static(default=False)
     # The running request's own blocks may be victims (an offload tier, which can
     # refuse to store) or not (a GPU pool, which must hold what it runs).
+    bypass: bool = _static(default=False)
+    clairvoyant: bool = _static(default=False)  # reads the future: a bound, no policy
+
+
+class Memory(NamedTuple):
+    """What the cache did, as the score of an `OnlinePolicy` sees it at one access."""
+
+    own: jax.Array  # f32[W], the policy's notes on this block, zeros at first
+    clock: jax.Array  # f32[], highest key of any victim so far (GreedyDual's L)
+    resident: jax.Array  # bool[], the block was in the cache when the request came
+    size: jax.Array  # i32[], blocks in the cache when the request came
+    capacity: jax.Array  # i32[], C
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A rule of an `OnlinePolicy`: the block with the lowest key leaves first.
+
+    `score(params, features, memory)` serves one access: scalars in, `(key, own)` out.
+    A block keeps the key of its last access; ties leave least recent first, then
+    deepest first. `own` is kept for the block's next access.
+    """
+
+    score: Callable[[Any, Features, Memory], tuple[Any, Any]]
+    width: int = 0  # W, floats that the policy notes on each block
+    forget: bool = True  # an eviction clears the notes
+    # Whether a request's evictions, which move the clock, come before its scoring.
+    evict_first: bool = False
+    closed: bool = False  # a block whose child is resident is no victim
+
+
+class Access(NamedTuple):
+    """One access as the functions of `Listed` see it; all scalars."""
+
+    block: jax.Array  # i32[]
+    parent: jax.Array  # i32[], the block before it in the prompt, -1 = none
+    features: Features  # those that the policy uses
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A rule of an `OnlinePolicy`: the policy keeps the books, in arrays of its own.
+
+    State is any pytree, kept up by `perc.lists` or by `peek` and `.at[i].set`. Each
+    access runs `note`; then `hit` if the block is resident; otherwise `evict`, if the
+    cache is full, and `insert`. `evict` returns the victim, which has left the
+    policy's books; to return the accessed block itself is to refuse it.
+    """
+
+    init: Callable[[Any, Any, int], Any]  # (params, capacity, M) -> state
+    hit: Callable[[Any, Any, Access], Any]  # (params, state, access) -> state
+    evict: Callable[[Any, Any, Access], tuple[Any, Any]]  # ... -> (state, victim)
+    insert: Callable[[Any, Any, Access], Any]  # (params, state, access) -> state
+    note: Callable[[Any, Any, Access], Any] | None = None  # ... -> state
+    # Inside a request. Deepest first leaves the root the most recent of its prompt.
+    root_first: bool = False
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class OnlinePolicy:
+    """A policy whose order depends on what the cache did: replay it to know it.
+
+    Examples are in-cache frequency, GreedyDual's clock, queues and ghosts. Policies
+    that share `rule` and differ in `params` share one compiled program.
+    """
+
+    params: Any  # pytree of arrays and numbers: what a sweep varies
+    rule: Scored | Listed = _static()
+    name: str = _static()
+    uses: tuple[str, ...] = _static(default=())  # features that the rule reads
+    # The running request's own blocks may be victims, as in `Policy`.
     bypass: bool = _static(default=False)
     clairvoyant: bool = _static(default=False)  # reads the future: a bound, no policy
 

@@ -1,4 +1,4 @@
-"""PERC: expected recompute cost x probability of resumption / bytes, ageing with time.
+"""PERC: probability of resumption x expected recompute cost / bytes, ageing with time.
 
 The value of keeping a block that has been idle since `last_s` is
 
@@ -12,6 +12,8 @@ tau * ln V + t orders them just as well:
     score = last_s + tau * ln(P(resume) * (C / B)**cost_weight)
 
 a time, in seconds: a block that is e times as valuable may idle tau seconds longer.
+`cost_weight` is 1 in the idea and 0 by default: with blocks of one size the cost per
+byte differs by attention's share only, and replays lose hits to it.
 """
 
 import jax
@@ -32,8 +34,8 @@ def perc(*, tau_s: float = 200.0, cost_weight: float = 0.0) -> Policy:
 
     Where P is the same for all blocks, and with `tau_s=0`, this is LRU. It wins where
     some blocks are much likelier to return than others and the cache is too small for
-    all. Where everything returns, or nearly all fits, it equals LRU within .005 points
-    of hit ratio, in either direction.
+    all. Where everything returns, or nearly all fits, it equals LRU within half a
+    hundredth of a point in hit ratio, in either direction.
 
     Args:
         tau_s: seconds in which an idle block's value falls to 1/e; about the mean time
@@ -57,7 +59,9 @@ def perc(*, tau_s: float = 200.0, cost_weight: float = 0.0) -> Policy:
 
     References:
         The name and the idea of cost x probability / bytes: aryanputta/cachepilot.
-        The ageing form is perc's own; docs/theory.md derives it.
+        Ageing an inflated key instead of decaying all scores: GreedyDual-Size (Cao and
+        Irani 1997); exponential decay with time: LRFU (Lee et al. 2001).
+        docs/theory.md derives the form that is used here.
     """
     for name, value in (("tau_s", tau_s), ("cost_weight", cost_weight)):
         check_number("perc", name, value)

@@ -1,4 +1,4 @@
-"""PERC as first published, unchanged: the baseline that people will compare with."""
+"""PERC by its published formula: the baseline that people will compare with."""
 
 import jax
 import jax.numpy as jnp
@@ -40,8 +40,9 @@ def perc_published(
         'perc_published'
 
     References:
-        aryanputta/cachepilot, `eviction.py`; there the gaps are those between decoded
-        tokens. Traces hold the gaps between turns, which is what is used here.
+        aryanputta/cachepilot on GitHub, `eviction.py`. There the gaps are those
+        between decoded tokens, which no trace tells; here they are the gaps between
+        turns, for which the published horizon of 5 s is short.
     """
     params = {
         "horizon_s": horizon_s,

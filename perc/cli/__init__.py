@@ -39,6 +39,8 @@ def _dispatch(words: list[str]) -> None:
     from perc.cli.curve import curve
     from perc.cli.inspect import inspect_trace
     from perc.cli.make import commands as make_commands
+    from perc.cli.plan import plan
+    from perc.cli.tune import tune
 
     words = expand_files(words)
     if words[:1] == ["make"]:
@@ -57,6 +59,8 @@ def _dispatch(words: list[str]) -> None:
             "inspect": inspect_trace,
             "convert": convert,
             "make": _make,
+            "plan": plan,
+            "tune": tune,
         },
         prog="perc",
         description="Decides what an LLM server keeps in its KV cache. Start with "

@@ -135,8 +135,8 @@ def _print_table(result: "Comparison", *, embedded: bool) -> None:
     console.print(
         f"{trace['source']}: {trace['requests']:,} requests, "
         f"{trace['block_accesses']:,} accesses of {trace['distinct_blocks']:,} "
-        f"distinct blocks of {trace['block_tokens']} tokens. An infinite cache hits "
-        f"{trace['ideal_block_hit_ratio']:.1%}.",
+        f"distinct blocks of {trace['block_tokens']} tokens. Of the counted ones an "
+        f"infinite cache hits {trace['ideal_counted_block_hit_ratio']:.1%}.",
         markup=False,
     )
     console.print(comparison_table(result))

@@ -1,13 +1,15 @@
 """`perc convert`: any trace into perc's own file, which loads fast and exactly."""
 
-from tyro.conf import OmitArgPrefixes, Positional
+from typing import Annotated
+
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 
 
 def convert(
-    source: Positional[str],
-    target: Positional[str],
+    source: Annotated[Positional[str], arg(metavar="TRACE")],
+    target: Annotated[Positional[str], arg(metavar="FILE.parquet")],
     *,
     loading: OmitArgPrefixes[Loading] = AS_IT_COMES,
 ) -> None:

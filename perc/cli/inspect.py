@@ -1,9 +1,9 @@
 """`perc inspect`: what a trace is like, before any policy is tried on it."""
 
 import json as json_module
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 
@@ -11,7 +11,7 @@ TURNS_SHOWN = 6
 
 
 def inspect_trace(
-    trace: Positional[str],
+    trace: Annotated[Positional[str], arg(metavar="TRACE")],
     *,
     json: FlagCreatePairsOff[bool] = False,
     loading: OmitArgPrefixes[Loading] = AS_IT_COMES,

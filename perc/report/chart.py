@@ -57,7 +57,7 @@ def curve_chart(curves: Comparison, chosen: Comparison) -> alt.TopLevelMixin:
                 f"{curves.trace['distinct_blocks']:,} distinct blocks of "
                 f"{curves.trace['block_tokens']} tokens; counted: "
                 f"{curves.definitions['counted']}",
-                "lower is better; dashed: clairvoyant bound, which no policy can reach",
+                "lower is better; dashed: clairvoyant bound, beyond every policy",
             ],
         ),
     )

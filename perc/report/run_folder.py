@@ -15,6 +15,7 @@ from perc.capacities import log_grid
 from perc.compare import Comparison, Progress
 from perc.compare import compare as run_compare
 from perc.files import check_writable, write_atomically
+from perc.report.verdict import verdict
 from perc.types import Policy, Trace
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ def _describe(result: Comparison, trace: Trace, command: Sequence[str]) -> dict:
             **{name: version(name) for name in ("perc-kv", "jax", "numpy", "polars")},
         },
         "trace_sha256": trace_sha256(trace),
+        "verdict": verdict(result),
         **result.as_dict(),
     }
 

@@ -11,8 +11,8 @@ def comparison_table(result: Comparison) -> Table:
     """One section a capacity, one line a policy; what loses to LRU is marked."""
     table = Table(
         box=box.SIMPLE_HEAD,
-        caption="gap closed: 0 % = LRU, 100 % = clairvoyant bound (*); red: worse than "
-        "LRU",
+        caption="gap closed: 0 % = LRU, 100 % = belady, or belady_bypass for a policy "
+        "that may bypass; * = knows the future; red = worse than LRU",
         pad_edge=False,
     )
     table.add_column("blocks", justify="right", no_wrap=True)
@@ -35,10 +35,16 @@ def comparison_table(result: Comparison) -> Table:
             f"{row.token_hit_ratio:.2%}",
             f"{row.recompute_tokens / 1e6:,.2f}",
             f"{row.recompute_s:,.1f}",
-            "no gap" if row.gap_closed is None else f"{row.gap_closed:+.1%}",
+            _gap(row.gap_closed),
             style="red" if loses else None,
         )
     return table
+
+
+def _gap(closed: float | None) -> str:
+    if closed is None:
+        return "no gap"
+    return "< -999%" if closed < -9.99 else f"{closed:+.1%}"
 
 
 def curve_table(result: Comparison) -> Table:

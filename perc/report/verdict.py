@@ -2,7 +2,8 @@
 
 from perc.compare import Comparison, Row
 
-NOTHING_TO_GAIN = 0.005  # block hit ratio between LRU and the bound
+NOTHING_TO_GAIN = 0.005  # block hit ratio between LRU and an infinite cache
+LEVEL = 0.0005  # differences below it, .05 points, are not worth a sentence
 
 
 def verdict(result: Comparison) -> list[str]:
@@ -40,9 +41,9 @@ def _headline(
             f"Nothing to gain: LRU hits {lru[min(lru)]:.1%} at {min(lru):,} blocks, an "
             f"infinite cache {ideal:.1%}."
         ]
-    if gain <= 0 and all(row.policy == "lru" for row in candidates):
+    if gain < LEVEL and all(row.policy == "lru" for row in candidates):
         return []
-    if gain <= 0:
+    if gain < LEVEL:
         return [
             "No policy here beats LRU on this trace: keep LRU, and buy hits with "
             "memory."
@@ -54,8 +55,8 @@ def _headline(
         else "no LRU cache of any size matches it."
     )
     return [
-        f"Best at {size:,} blocks: {best.policy} hits {best.block_hit_ratio:.1%} of "
-        f"blocks, LRU {lru[size]:.1%}; {needs}",
+        f"Largest gain at {size:,} blocks: {best.policy} hits "
+        f"{best.block_hit_ratio:.1%} of blocks, LRU {lru[size]:.1%}; {needs}",
         *_elsewhere(candidates, lru, size),
     ]
 
@@ -70,16 +71,16 @@ def _elsewhere(
         best = max(here, key=lambda row: row.block_hit_ratio)
         gain = best.block_hit_ratio - lru[size]
         if size != headline:
-            name = best.policy if gain > 0 else "lru"
-            parts.append(f"{size:,} blocks {name} ({max(gain, 0) * 100:+.1f} points)")
-    return [f"Best elsewhere, against LRU: {', '.join(parts)}."] if parts else []
+            won = f"{best.policy} {gain * 100:+.1f} points"
+            parts.append(f"{size:,} blocks: {won if gain >= LEVEL else 'none'}")
+    return [f"Best against LRU elsewhere, at {'; '.join(parts)}."] if parts else []
 
 
 def _losers(candidates: list[Row], lru: dict[int, float]) -> list[str]:
     lost: dict[str, list[str]] = {}
     for row in candidates:
         loss = lru[row.capacity_blocks] - row.block_hit_ratio
-        if loss > 0:
+        if loss >= LEVEL:
             lost.setdefault(row.policy, []).append(
                 f"{row.capacity_blocks:,} (-{loss * 100:.1f} points)"
             )

@@ -205,9 +205,13 @@ def _intern(
         return code  # each id has one parent already: chained, as nearly always
     if chained:
         _reject_repeats(columns, code, request, source)
+        torn = np.flatnonzero(parent != parent[first][code])
+        row = int(request[torn[0]])
+        line = columns.lines[row] if columns.lines is not None else row + 1
         warnings.warn(
-            f"{source}: some block ids stand under several parents, although this "
-            "format chains them; told apart by (parent, id).",
+            f"{source}: {len(np.unique(code[torn]))} block id(s) stand under several "
+            f"parents, first on line {line}, although this format chains them; told "
+            "apart by (parent, id).",
             TraceWarning,
             stacklevel=4,
         )
@@ -224,8 +228,7 @@ def _reject_repeats(
         line = columns.lines[row] if columns.lines is not None else row + 1
         raise InputError(
             f"{source}, line {line}: a block id occurs twice in one request, but ids "
-            "of this format name a whole prefix. Mend the line, or read the file as "
-            "content ids."
+            "of this format name a whole prefix. Mend or drop the line."
         )
 
 

@@ -124,3 +124,15 @@ def check_count(
     remedy = f"{MEND} Blocks of another size: say --block-tokens"
     fits = f", here about {round(tokens / count)}" if 0 < count <= tokens else ""
     raise bad_line(record.path, record.line, what, f"{remedy}{fits}.")
+
+
+def priority(record: Record) -> int:
+    """The optional field `priority`: a whole number that fits 32 bits, 0 if absent.
+
+    Raises:
+        InputError: if it is something else.
+    """
+    value = record.fields.get("priority", 0)
+    if type(value) is not int or not -INT32_MAX <= value <= INT32_MAX:
+        raise wrong(record, "priority", value, f"a whole number within {INT32_MAX}")
+    return value

@@ -1,13 +1,14 @@
 """Mooncake traces: JSONL with `timestamp` ms, lengths and prefix-chained `hash_ids`.
 
 One id for every 512 tokens, so there are ceil(input_length / 512), and the last block
-may be partial. No session is told; it is inferred by prefix extension.
+may be partial. No session is told; it is inferred by prefix extension. An optional `priority`, a whole number, is
+read too.
 """
 
 from collections.abc import Iterator
 
 from perc.traces.build import build_trace
-from perc.traces.fields import block_ids, check_count, length, number
+from perc.traces.fields import block_ids, check_count, length, number, priority
 from perc.traces.files import records
 from perc.traces.formats import Options
 from perc.traces.rows import Row, gather
@@ -34,4 +35,11 @@ def _rows(path: str, options: Options, block_tokens: int) -> Iterator[Row]:
         ids = block_ids(record, "hash_ids")
         count = -(-tokens // block_tokens)
         check_count(record, len(ids), count, count, tokens, block_tokens)
-        yield Row(arrival_s, tokens, length(record, "output_length"), ids, record.line)
+        yield Row(
+            arrival_s,
+            tokens,
+            length(record, "output_length"),
+            ids,
+            record.line,
+            priority=priority(record),
+        )

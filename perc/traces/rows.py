@@ -20,6 +20,7 @@ class Row(NamedTuple):
     session: object = None
     turn: int | None = None  # of the whole file or of no row
     kind: object = None
+    priority: int = 0  # higher is more important
 
 
 def gather(rows: Iterable[Row], source: str) -> Columns:
@@ -31,7 +32,7 @@ def gather(rows: Iterable[Row], source: str) -> Columns:
     listed = list(rows)
     if not listed:
         raise InputError(f"{source}: holds no request; nothing to load.")
-    arrival, inputs, outputs, ids, lines, session, turn, kind = zip(
+    arrival, inputs, outputs, ids, lines, session, turn, kind, priority = zip(
         *listed, strict=True
     )
     return Columns(
@@ -43,6 +44,7 @@ def gather(rows: Iterable[Row], source: str) -> Columns:
         session=_known(session),
         turn=_turns(turn, lines, source),
         kind=_known(kind),
+        priority=np.array(priority, np.int64),
         lines=np.array(lines, np.int64),
     )
 

@@ -9,9 +9,9 @@ LRU = [0, 50, 100, 150, 200, 250, 300, 350, 400]
 def test_headline_names_the_best_and_what_lru_would_need(comparison):
     result = comparison(LRU, [2, 4], lru=[100, 200], good=[220, 210], ok=[110, 201])
     assert verdict(result) == [
-        "Best at 2 blocks: good hits 22.0% of blocks, LRU 10.0%; LRU needs 5 blocks to "
-        "match it, 2.5 times the memory.",
-        "Best elsewhere, against LRU: 4 blocks good (+1.0 points).",
+        "Largest gain at 2 blocks: good hits 22.0% of blocks, LRU 10.0%; LRU needs 5 "
+        "blocks to match it, 2.5 times the memory.",
+        "Best against LRU elsewhere, at 4 blocks: good +1.0 points.",
     ]
 
 
@@ -22,7 +22,7 @@ def test_a_policy_that_no_lru_matches(comparison):
 
 def test_of_two_equal_gains_the_smaller_cache_counts(comparison):
     headline = verdict(comparison(LRU, [2, 4], good=[150, 250]))[0]
-    assert headline.startswith("Best at 2 blocks")
+    assert headline.startswith("Largest gain at 2 blocks")
 
 
 def test_the_bound_is_never_the_best(comparison):
@@ -30,7 +30,7 @@ def test_the_bound_is_never_the_best(comparison):
         LRU, [2], clairvoyant=["belady"], good=[110], belady=[400], lru=[100]
     )
     said = verdict(result)
-    assert said[0].startswith("Best at 2 blocks: good hits 11.0%")
+    assert said[0].startswith("Largest gain at 2 blocks: good hits 11.0%")
     assert "belady" not in " ".join(said)
 
 
@@ -46,7 +46,7 @@ def test_nothing_to_gain(comparison):
 
 
 def test_half_a_percent_is_something_to_gain(comparison):
-    assert verdict(comparison([395, 395, 400], [1], good=[399]))[0].startswith("Best")
+    assert verdict(comparison([395, 395, 400], [1], good=[399]))[0].startswith("Largest gain")
 
 
 def test_no_policy_here_beats_lru(comparison):
@@ -70,7 +70,7 @@ def test_losers_are_listed_with_every_size(comparison):
 
 def test_where_nothing_wins_elsewhere_lru_is_named(comparison):
     said = verdict(comparison(LRU, [2, 4], good=[150, 180]))
-    assert "Best elsewhere, against LRU: 4 blocks lru (+0.0 points)." in said
+    assert "Best against LRU elsewhere, at 4 blocks: none." in said
 
 
 def test_lru_need_not_be_asked_for_and_may_hold_everything(comparison):
