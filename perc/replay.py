@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -155,7 +156,41 @@ def _checked_sizes(sizes: np.ndarray, n_blocks: int) -> np.ndarray:
 def replay_one(
     c: Columns, capacity: jax.Array, bypass: bool = False, refresh: bool = True
 ) -> tuple[jax.Array, jax.Array]:
-    """One configuration: leading resident blocks i32[R], and evictions i32[]."""
+    """One configuration: leading resident blocks i32[R], and evictions i32[].
+
+    Under `jax.vmap` it runs one configuration after the other: batched loops would
+    copy the state at every step.
+    """
+    return _mapped(bypass, refresh)(c, jnp.asarray(capacity))
+
+
+@functools.cache
+def _mapped(bypass: bool, refresh: bool):
+    """The engine with `vmap` taken to mean `lax.map`."""
+    engine = jax.custom_batching.custom_vmap(
+        functools.partial(_replay_one, bypass=bypass, refresh=refresh)
+    )
+
+    @engine.def_vmap
+    def one_by_one(axis_size, in_batched, *arguments):
+        leaves, tree = jax.tree.flatten(arguments)
+        batched = jax.tree.leaves(in_batched)
+
+        def one(rows):
+            rows = iter(rows)
+            full = [
+                next(rows) if b else leaf
+                for leaf, b in zip(leaves, batched, strict=True)
+            ]
+            return engine(*jax.tree.unflatten(tree, full))
+
+        rows = [leaf for leaf, b in zip(leaves, batched, strict=True) if b]
+        return lax.map(one, rows), (True, True)
+
+    return engine
+
+
+def _replay_one(c: Columns, capacity, bypass, refresh):
     n_accesses, n_requests = c.rank.shape[0], c.start.shape[0]
     cache = _Cache(
         empty(n_accesses),
