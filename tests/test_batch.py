@@ -44,11 +44,9 @@ def test_parameters_must_be_stacked(small_chat):
     policy = registry["perc"]()
     with pytest.raises(ValueError, match="stack one"):
         replay_batch(policy, policy.params, small_chat, [10, 20])
-    two = replace(
-        policy, params=jax.tree.map(lambda x: jnp.stack([x] * 2), policy.params)
-    )
+    two = jax.tree.map(lambda x: jnp.stack([x] * 2), policy.params)
     with pytest.raises(ValueError, match="for 3 capacities"):
-        replay_batch(two, two.params, small_chat, [10, 20, 30])
+        replay_batch(policy, two, small_chat, [10, 20, 30])
 
 
 def test_vmap_means_one_by_one(small_chat):
