@@ -42,6 +42,65 @@ def lru_distances(trace: Trace) -> np.ndarray:
     return np.where(trace.prev >= 0, found, NEVER_HITS)
 
 
+def lru_distances_parallel(trace: Trace) -> np.ndarray:
+    """The same as `lru_distances`, as sorts and sums over whole arrays: for GPUs.
+
+    With `S` the first position of an access's request and `P` the position of its
+    block before, the blocks at least as recent are the positions `t` from P to S - 1
+    that saw their block for the first time since P:
+
+        distance = #{t < S : position before t < P} - P
+
+    Returns:
+        i32[N], equal to `lru_distances`.
+
+    References:
+        Claude and Navarro 2012, "The wavelet matrix", for counting what is smaller in
+        a prefix with one pass a bit.
+    """
+    if not trace.n_accesses:
+        return np.zeros(0, np.int32)
+    position = lru_ranks(trace)
+    before = np.where(trace.prev >= 0, position[trace.prev], -1).astype(np.int32)
+    by_position = np.empty_like(before)
+    by_position[position] = before
+    ends = trace.start[trace.request].astype(np.int32)
+    smaller = _count_smaller(
+        jnp.asarray(pad(by_position + 1, 0)),
+        jnp.asarray(pad(ends, 0)),
+        jnp.asarray(pad(before + 1, 0)),
+    )
+    found = np.asarray(smaller)[: trace.n_accesses] - before
+    return np.where(trace.prev >= 0, found, NEVER_HITS).astype(np.int32)
+
+
+@jax.jit
+def _count_smaller(values: jax.Array, ends: jax.Array, limits: jax.Array) -> jax.Array:
+    """For each query, how many of `values[:end]` are below `limit`: i32[N]."""
+    bits = max(values.shape[0].bit_length(), 1)
+
+    def by_bit(carry, bit):
+        values, low, high, count = carry
+        one = (values >> bit) & 1
+        zeros = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(1 - one)])
+        # Stable partition by this bit: zeros first.
+        place = jnp.where(one == 0, zeros[:-1], zeros[-1] + _index(values) - zeros[:-1])
+        up = ((limits >> bit) & 1) == 1
+        low0, high0 = zeros[low], zeros[high]
+        count = count + jnp.where(up, high0 - low0, 0)
+        low = jnp.where(up, zeros[-1] + low - low0, low0)
+        high = jnp.where(up, zeros[-1] + high - high0, high0)
+        return (jnp.zeros_like(values).at[place].set(values), low, high, count), None
+
+    start = (values, jnp.zeros_like(ends), ends, jnp.zeros_like(ends))
+    order = jnp.arange(bits - 1, -1, -1, dtype=jnp.int32)
+    return lax.scan(by_bit, start, order)[0][3]
+
+
+def _index(values: jax.Array) -> jax.Array:
+    return jnp.arange(values.shape[0], dtype=jnp.int32)
+
+
 def lru_curve(
     trace: Trace, *, weights: np.ndarray | None = None, warmup_requests: int = 0
 ) -> np.ndarray:

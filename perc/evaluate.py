@@ -10,6 +10,7 @@ All give what `perc.replay` gives; `tests/test_evaluate.py` compares them.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def evaluate(
         Metrics at each size, in the order of `sizes`.
     """
     order = ranks(trace, scores(policy, trace, cost=cost))
-    counting = dict(warmup_requests=warmup_requests, cost=cost)
+    counting: dict[str, Any] = dict(warmup_requests=warmup_requests, cost=cost)
     if not policy.refresh:
         if policy.bypass and len(sizes) > FEW:
             return _by_lanes(trace, sizes, **counting)

@@ -67,5 +67,6 @@ def test_vmap_means_one_by_one(small_chat):
     hits, _ = both(stacked, sizes)
     assert np.array_equal(hits[1, 2], replay_one(rows[1], 2000)[0])
     text = both.lower(stacked, sizes).compile().as_text()
+    assert text is not None
     words = rows[0].rank.shape[0] // 32 + 1
     assert state_copies(text, {words}) == []

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 import perc
+from perc.curves import lru_distances, lru_distances_parallel
 from perc.metrics import tokens_of_hits
 from perc.policies.registry import registry
 from tests.strategies import traces
@@ -17,6 +18,17 @@ def test_curve_equals_replay_at_every_capacity(trace):
     order = perc.ranks(trace, perc.scores(registry["lru"](), trace))
     sizes = list(range(trace.n_blocks + 1))
     assert perc.replay(trace, order, sizes).blocks.sum(axis=1).tolist() == list(curve)
+
+
+@settings(deadline=None, max_examples=60)
+@given(traces(max_requests=30))
+def test_the_parallel_form_gives_the_same_distances(trace):
+    assert np.array_equal(lru_distances_parallel(trace), lru_distances(trace))
+
+
+def test_the_parallel_form_on_a_longer_trace(small_chat):
+    found = lru_distances_parallel(small_chat)
+    assert np.array_equal(found, lru_distances(small_chat))
 
 
 def test_weights_and_window(small_chat):

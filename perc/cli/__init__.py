@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from importlib.metadata import version
 
 from perc.errors import InputError, TraceWarning
 
@@ -33,11 +34,15 @@ def main(arguments: list[str] | None = None) -> None:
 def _dispatch(words: list[str]) -> None:
     import tyro
 
+    if words == ["--version"]:
+        print(f"perc {version('perc-kv')}")
+        return
     from perc.cli.arguments import expand_files
     from perc.cli.compare import compare
     from perc.cli.convert import convert
     from perc.cli.curve import curve
     from perc.cli.inspect import inspect_trace
+    from perc.cli.list_policies import list_policies
     from perc.cli.make import commands as make_commands
     from perc.cli.plan import plan
     from perc.cli.tune import tune
@@ -60,6 +65,7 @@ def _dispatch(words: list[str]) -> None:
             "convert": convert,
             "make": _make,
             "plan": plan,
+            "policies": list_policies,
             "tune": tune,
         },
         prog="perc",

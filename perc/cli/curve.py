@@ -2,6 +2,7 @@
 
 import json as json_module
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
@@ -27,6 +28,7 @@ def curve(
     capacities: Annotated[str, arg(metavar="SIZES")] = "",
     semantics: Annotated[str, _SEMANTICS] = "perc",
     warmup: float = 0.0,
+    sample: Annotated[float | None, arg(metavar="RATE")] = None,
     json: FlagCreatePairsOff[bool] = False,
     loading: OmitArgPrefixes[Loading] = AS_IT_COMES,
 ) -> None:
@@ -40,6 +42,9 @@ def curve(
             a logarithmic axis.
         semantics: see _SEMANTICS.
         warmup: first share of the requests that only fills the cache, such as 0.5.
+        sample: estimate block hit ratios from five samples of this share of the
+            blocks each, such as 0.01, with their standard error; for traces that are
+            too long to replay whole.
         json: print one JSON object, as compare does, instead of the table.
         loading: how to read the trace.
 
@@ -59,6 +64,9 @@ def curve(
     traffic = embedded_trace() if trace is None else open_trace(trace, loading)
     if sizes is None:
         sizes = log_grid(traffic, ALL_OTHERS if capacities == ALL else 16)
+    if sample is not None:
+        _print_estimates(traffic, chosen, sizes, sample, share, json)
+        return
     with progress_bar("replaying") as progress:
         result = run(traffic, chosen, sizes, warmup=share, progress=progress)
     result.definitions["semantics"] = SEMANTICS[semantics].about
@@ -71,6 +79,31 @@ def curve(
         _print_lines(result)
     else:
         _print_table(result)
+
+
+def _print_estimates(traffic, chosen, sizes, rate, share, as_json) -> None:
+    from rich.console import Console
+
+    from perc.capacities import in_blocks
+    from perc.metrics import warmup_requests
+    from perc.report.tables import estimate_table
+    from perc.sampling import SAMPLES, estimate
+
+    skip, blocks = warmup_requests(traffic, share), in_blocks(traffic, sizes)
+    found = {
+        policy.name: estimate(policy, traffic, blocks, rate=rate, warmup_requests=skip)
+        for policy in chosen
+    }
+    if as_json:
+        rows = [
+            {"policy": name, "capacity_blocks": size, **asdict(one)}
+            for name, estimates in found.items()
+            for size, one in zip(blocks, estimates, strict=True)
+        ]
+        about = f"{SAMPLES} disjoint samples, each {rate} of the blocks"
+        print(json_module.dumps({"definitions": {"sample": about}, "rows": rows}))
+        return
+    Console(highlight=False).print(estimate_table(blocks, found))
 
 
 def _print_table(result: "Comparison") -> None:

@@ -5,6 +5,7 @@ from rich.table import Table
 
 from perc.compare import Comparison
 from perc.report.verdict import lru_ratios
+from perc.sampling import Estimate
 
 
 def comparison_table(result: Comparison) -> Table:
@@ -45,6 +46,22 @@ def _gap(closed: float | None) -> str:
     if closed is None:
         return "no gap"
     return "< -999%" if closed < -9.99 else f"{closed:+.1%}"
+
+
+def estimate_table(sizes: list[int], found: dict[str, list[Estimate]]) -> Table:
+    """Estimated block hit ratios and their standard errors, a column a policy."""
+    caption = "block hit ratio, estimate +- standard error over samples"
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, pad_edge=False)
+    table.add_column("blocks", justify="right", no_wrap=True)
+    for name in found:
+        table.add_column(name, justify="right")
+    for k, size in enumerate(sizes):
+        cells = (estimates[k] for estimates in found.values())
+        table.add_row(
+            f"{size:,}",
+            *(f"{e.block_hit_ratio:.2%} +- {e.standard_error:.2%}" for e in cells),
+        )
+    return table
 
 
 def curve_table(result: Comparison) -> Table:

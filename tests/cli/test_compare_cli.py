@@ -49,7 +49,7 @@ def test_the_default_run_sums_up(default_run):
     assert "Largest gain at" in default_run.words
     assert "LRU needs" in default_run.words and "to match it" in default_run.words
     assert "lfu loses to LRU at" in default_run.words
-    for policy in ("lru", "lfu", "perc_published", "perc", "belady*"):
+    for policy in ("lru", "fifo", "lfu", "perc", "belady*"):
         assert default_run.out.split().count(policy) >= 5
     assert "recompute_s: seconds to prefill" in default_run.words
     assert "counted: requests 1 to 12031" in default_run.words
@@ -230,3 +230,14 @@ def test_the_installed_command_works_with_a_stream_closed(mooncake):
         assert process.returncode == 0, process.stderr
         assert "Traceback" not in process.stderr
         assert not process.stdout or len(json.loads(process.stdout)) == 3
+
+
+def test_policies_are_listed_with_their_parameters(perc):
+    said = perc("policies")
+    assert said.code == 0
+    assert "tau_s=200.0" in said.out and "belady_bypass" in said.out
+
+
+def test_version(perc):
+    said = perc("--version")
+    assert said.code == 0 and said.out.startswith("perc ")

@@ -52,3 +52,18 @@ def test_the_table_has_a_line_a_capacity(perc):
     assert [line[0] for line in lines if line[:1] and line[0].isdigit()] == [
         "3", "8", "16",
     ]  # fmt: skip
+
+
+def test_samples_tell_their_error(perc):
+    flags = ("--capacities", "16", "--policies", "lru", "--sample", "0.2")
+    (row,) = curve(perc, *flags)["rows"]
+    assert set(row) == {
+        "policy", "capacity_blocks", "block_hit_ratio", "standard_error",
+    }  # fmt: skip
+    said = perc("curve", str(DATA / "mooncake.jsonl"), *flags)
+    assert said.code == 0 and "+-" in said.out
+
+
+def test_samples_that_do_not_fit_are_refused(perc):
+    said = perc("curve", str(DATA / "mooncake.jsonl"), "--sample", "0.5")
+    assert said.code == 2 and "at most 1 / samples" in said.err

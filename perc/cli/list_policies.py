@@ -1,0 +1,29 @@
+"""`perc policies`: every policy, what it keeps, and its parameters."""
+
+import inspect
+
+
+def list_policies() -> None:
+    """List the policies: what each keeps, its parameters and their defaults."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from perc.policies.registry import registry
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("policy", "keeps", "parameters"):
+        table.add_column(column)
+    for name in registry:
+        doc = inspect.getdoc(registry[name]) or ""
+        parameters = inspect.signature(registry[name]).parameters.values()
+        table.add_row(
+            name,
+            doc.splitlines()[0],
+            "\n".join(f"{p.name}={p.default}" for p in parameters),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "--policies perc:tau_s=60 sets a parameter.", style="dim", markup=False
+    )
