@@ -14,11 +14,11 @@ The hits at every capacity of the other way are asserted equal to the curve's. N
 of compilation is in the times. Bar: the curve below 0.05 CPU s.
 """
 
-import importlib
 from pathlib import Path
 
 import common
 import numpy as np
+import peer_kvcache
 import tyro
 from rich.table import Table
 
@@ -63,7 +63,7 @@ def beside_replay(table: Table, trace: Trace, points: int, repeats: int) -> floa
     """Adds row (a). Returns the curve's minimum in seconds."""
     lru = registry["lru"]()
     order = perc.ranks(trace, perc.scores(lru, trace))
-    sizes = spread(1, trace.n_blocks, points)
+    sizes = peer_kvcache.spread(1, trace.n_blocks, points)
     perc.replay(trace, order, sizes[:1])  # compiles
     found = []
     other = common.repeat(lambda: found.append(perc.replay(trace, order, sizes)), 1)
@@ -76,55 +76,23 @@ def beside_replay(table: Table, trace: Trace, points: int, repeats: int) -> floa
 
 def beside_simulator(table: Table, trace: Trace, points: int, repeats: int) -> None:
     """Adds row (b), or says why not."""
-    if common.optional("kvcache_sim", "kvcache-simulator") is None:
-        return
-    backend = importlib.import_module("kvcache_sim.cpp_backend")
-    try:
-        backend.ensure_cpp_simulator()  # compiles
-    except RuntimeError as error:
-        common.say(f"skipped   kvcache-simulator: {error}")
+    if not peer_kvcache.ready():
         return
     skip = warmup_requests(trace, UNCOUNTED)
-    # Ids are numbered by first appearance: those of the first half are the lowest.
-    filled = int(trace.block[: trace.start[skip]].max()) + 1
-    sizes = spread(trace.longest_request, filled, points)
-    traffic = simulator_trace(trace)
+    sizes = peer_kvcache.sizes_that_fill(trace, skip, points)
     found = []
 
     def sweep() -> None:
-        options = dict(capacities=sizes, policies=["lru"], warmup_requests=skip)
-        found.append(backend.run_cpp_sweep(traffic, **options).results)
+        found.append(peer_kvcache.hit_tokens(trace, "lru", sizes, skip))
 
     def curve() -> np.ndarray:
         return perc.lru_curve(trace, weights=trace.tokens, warmup_requests=skip)
 
     other = common.repeat(sweep, 1)
-    hits = [found[0]["lru", size].hitTokens for size in sizes]
-    assert np.array_equal(hits, curve()[sizes])
+    assert np.array_equal(found[0], curve()[sizes])
     add_row(
         table, "kvcache-simulator", len(sizes), common.repeat(curve, repeats), other
     )
-
-
-def simulator_trace(trace: Trace) -> object:
-    """The trace as kvcache-simulator's reader would hand it to its C++."""
-    return importlib.import_module("kvcache_sim.trace").TraceData(
-        ids=trace.block.tolist(),
-        tokens=trace.tokens.tolist(),
-        request_starts=[*trace.start.tolist(), trace.n_accesses],
-        block_size=trace.block_tokens,
-        request_count=trace.n_requests,
-        unique_raw_blocks=trace.n_blocks,
-        total_input_tokens=int(trace.tokens.sum(dtype=np.int64)),
-        average_input_tokens=float(trace.input_tokens.mean()),
-        parse_errors=0,
-        skipped_records=0,
-    )
-
-
-def spread(smallest: int, largest: int, points: int) -> list[int]:
-    """Capacities at even distances, each once."""
-    return sorted({int(size) for size in np.linspace(smallest, largest, points)})
 
 
 def add_row(
