@@ -45,9 +45,11 @@ def _dispatch(words: list[str]) -> None:
     from perc.cli.list_policies import list_policies
     from perc.cli.make import commands as make_commands
     from perc.cli.plan import plan
+    from perc.cli.sweep import sweep
     from perc.cli.tune import tune
 
-    words = expand_files(words)
+    if words[:1] != ["sweep"]:  # whose @grid.toml has tables, not flags
+        words = expand_files(words)
     if words[:1] == ["make"]:
         tyro.extras.subcommand_cli_from_dict(
             make_commands,
@@ -66,6 +68,7 @@ def _dispatch(words: list[str]) -> None:
             "make": _make,
             "plan": plan,
             "policies": list_policies,
+            "sweep": sweep,
             "tune": tune,
         },
         prog="perc",
