@@ -16,6 +16,7 @@ from perc.policies import registry as _registry  # noqa: F401
 from perc.ranks import ranks, scores
 from perc.replay import replay
 from perc.step import empty_cache, step
+from perc.sweep import sweep
 from perc.traces import load, save
 from perc.tune import Tuning, tune
 from perc.types import CacheState, Features, Hits, Outcome, Policy, Request, Trace
@@ -44,5 +45,6 @@ __all__ = [
     "save",
     "scores",
     "step",
+    "sweep",
     "tune",
 ]

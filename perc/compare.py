@@ -6,6 +6,7 @@ counted is what was really there when a request came, never a policy's own estim
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,11 @@ from perc.cost import DEFAULT_COST, PrefillCost
 from perc.curves import lru_curve
 from perc.errors import InputError
 from perc.evaluate import evaluate
-from perc.metrics import Metrics, measure, ratio, warmup_requests
+from perc.metrics import Metrics, measure_rows, ratio, warmup_requests
+from perc.online import replay_online
 from perc.ranks import ranks, scores
 from perc.replay import replay
-from perc.types import Policy, Trace
+from perc.types import AnyPolicy, OnlinePolicy, Policy, Trace
 
 DEFAULT_POLICIES = ("lru", "fifo", "lfu", "perc", "belady")
 DEFAULT_CAPACITIES = (0.01, 0.02, 0.05, 0.1, 0.25)
@@ -65,7 +67,7 @@ class Comparison:
 
 def compare(
     trace: Trace,
-    policies: str | Iterable[str | Policy] = DEFAULT_POLICIES,
+    policies: str | Iterable[str | AnyPolicy] = DEFAULT_POLICIES,
     capacities: Capacity | Iterable[Capacity] = DEFAULT_CAPACITIES,
     *,
     warmup: float = 0.0,
@@ -145,30 +147,36 @@ def lru_everywhere(
 
 
 def measured(
-    policy: Policy, trace: Trace, sizes: Sequence[int], skip: int, cost: PrefillCost
+    policy: AnyPolicy,
+    trace: Trace,
+    sizes: Sequence[int],
+    skip: int,
+    cost: PrefillCost,
 ) -> list[Metrics]:
     """Metrics of one policy at K sizes, requests from `skip` on counted."""
     if isinstance(policy, Policy):
         return evaluate(policy, trace, sizes, warmup_requests=skip, cost=cost)
     hits = run(policy, trace, sizes, cost=cost)
-    return [measure(trace, row, warmup_requests=skip, cost=cost) for row in hits]
+    return measure_rows(trace, hits, warmup_requests=skip, cost=cost)
 
 
 def run(
-    policy: Policy,
+    policy: AnyPolicy,
     trace: Trace,
     sizes: Sequence[int],
     *,
     cost: PrefillCost = DEFAULT_COST,
 ) -> np.ndarray:
     """Leading resident blocks i32[K, R] of one policy at K sizes in blocks."""
+    if isinstance(policy, OnlinePolicy):
+        return np.asarray(replay_online(trace, policy, sizes, cost=cost).blocks)
     order = ranks(trace, scores(policy, trace, cost=cost))
     return np.asarray(
         replay(trace, order, sizes, bypass=policy.bypass, refresh=policy.refresh).blocks
     )
 
 
-def resolve(policies: str | Iterable[str | Policy]) -> list[Policy]:
+def resolve(policies: str | Iterable[str | AnyPolicy]) -> list[Any]:
     """Policies by name or as they are; a string is a comma list of names.
 
     Raises:
@@ -178,7 +186,7 @@ def resolve(policies: str | Iterable[str | Policy]) -> list[Policy]:
 
     if isinstance(policies, str):
         policies = policies.split(",")
-    chosen = [p if isinstance(p, Policy) else registry[p]() for p in policies]
+    chosen = [registry[p]() if isinstance(p, str) else p for p in policies]
     names = [p.name for p in chosen]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -191,11 +199,11 @@ def resolve(policies: str | Iterable[str | Policy]) -> list[Policy]:
     return chosen
 
 
-def _index_of(reference: Policy, running: list[Policy]) -> int:
+def _index_of(reference: Policy, running: list[Any]) -> int:
     """Where the reference runs; it joins the list if no policy is the same rule."""
     rule = (reference.score, reference.refresh, reference.chain, reference.bypass)
-    for i, policy in enumerate(running):
-        if (policy.score, policy.refresh, policy.chain, policy.bypass) == rule:
+    for i, p in enumerate(running):
+        if isinstance(p, Policy) and (p.score, p.refresh, p.chain, p.bypass) == rule:
             return i
     running.append(reference)
     return len(running) - 1
@@ -215,9 +223,9 @@ def describe(trace: Trace, skip: int = 0) -> dict:
         "longest_request_blocks": trace.longest_request,
         "span_s": float(trace.arrival_s[-1]) if trace.n_requests else 0.0,
         "input_tokens": int(trace.input_tokens.sum(dtype=np.int64)),
-        "ideal_block_hit_ratio": ratio(np.count_nonzero(seen), trace.n_accesses),
+        "ideal_block_hit_ratio": ratio(int(np.count_nonzero(seen)), trace.n_accesses),
         "ideal_counted_block_hit_ratio": ratio(
-            np.count_nonzero(seen & counted), np.count_nonzero(counted)
+            int(np.count_nonzero(seen & counted)), int(np.count_nonzero(counted))
         ),
     }
 

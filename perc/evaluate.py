@@ -9,6 +9,7 @@
 All give what `perc.replay` gives; `tests/test_evaluate.py` compares them.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,9 +18,10 @@ import numpy as np
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.curves import NEVER_HITS, lru_distances
 from perc.lanes import fifo_curve
-from perc.metrics import Metrics, measure, metrics_of_sums, weights_of_hits
+from perc.levels import LANES
+from perc.metrics import Metrics, measure_rows, metrics_of_sums, weights_of_hits
 from perc.ranks import lru_ranks, ranks, scores
-from perc.replay import engine_columns, replay, replay_one
+from perc.replay import replay
 from perc.types import Policy, Trace
 
 FEW = 16  # capacities below which lanes do not pay
@@ -53,7 +55,7 @@ def evaluate(
         hits = replay(
             trace, order, sizes, bypass=policy.bypass, refresh=policy.refresh
         ).blocks
-        return [measure(trace, row, **counting) for row in hits]
+        return measure_rows(trace, np.asarray(hits), **counting)
     if np.array_equal(order, lru_ranks(trace)):
         return _by_distance(trace, sizes, **counting)
     return _by_bisection(trace, order, sizes, policy.bypass, **counting)
@@ -89,42 +91,36 @@ def _by_lanes(trace, sizes, *, warmup_requests, cost) -> list[Metrics]:
 def _by_bisection(
     trace, order, sizes, bypass, *, warmup_requests, cost
 ) -> list[Metrics]:
-    if not trace.n_accesses:
-        row = np.zeros(trace.n_requests, np.int32)
-        return [measure(trace, row, warmup_requests=warmup_requests, cost=cost)] * len(
-            sizes
+    def at(some: Sequence[int]) -> list[Metrics]:
+        hits = replay(trace, order, some, bypass=bypass).blocks
+        return measure_rows(
+            trace, np.asarray(hits), warmup_requests=warmup_requests, cost=cost
         )
-    columns = engine_columns(trace, order)
 
-    def at(size: int) -> Metrics:
-        hits, _ = replay_one(columns, min(size, trace.n_accesses), bypass)
-        row = np.asarray(hits)[: trace.n_requests]
-        return measure(trace, row, warmup_requests=warmup_requests, cost=cost)
-
-    distinct = sorted(set(sizes))
-    found = bisect_equal(at, distinct)
+    found = bisect_equal(at, sorted(set(sizes)))
     return [found[size] for size in sizes]
 
 
 def bisect_equal(
-    at: Callable[[int], Metrics], sizes: Sequence[int]
+    at: Callable[[Sequence[int]], list[Metrics]], sizes: Sequence[int]
 ) -> dict[int, Metrics]:
     """Evaluates a monotone function only where its value changes.
 
     Args:
         at: gives equal metrics at two sizes only if it does at all sizes between.
+            Called with several sizes at once, which is cheaper than one by one.
         sizes: ascending, each once.
     """
-    found = {size: at(size) for size in {sizes[0], sizes[-1]}}
-    pending = [(0, len(sizes) - 1)]
-    while pending:
-        low, high = pending.pop()
-        if high - low < 2:
-            continue
-        if found[sizes[low]] == found[sizes[high]]:
-            found.update(dict.fromkeys(sizes[low + 1 : high], found[sizes[low]]))
-            continue
-        middle = (low + high) // 2
-        found[sizes[middle]] = at(sizes[middle])
-        pending += [(low, middle), (middle, high)]
+    found: dict[int, Metrics] = {}
+    asked = sorted({round(k) for k in np.linspace(0, len(sizes) - 1, LANES)})
+    while asked:
+        chosen = [sizes[k] for k in asked]
+        found.update(zip(chosen, at(chosen), strict=True))
+        known = [k for k, size in enumerate(sizes) if size in found]
+        asked = []
+        for low, high in itertools.pairwise(known):
+            if found[sizes[low]] == found[sizes[high]]:
+                found.update(dict.fromkeys(sizes[low + 1 : high], found[sizes[low]]))
+            elif high - low > 1:
+                asked.append((low + high) // 2)
     return found

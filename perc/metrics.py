@@ -42,17 +42,37 @@ def measure(
     Returns:
         Ratios of 0 where nothing was asked for.
     """
-    hit_tokens = tokens_of_hits(trace, hit_blocks)
+    rows = np.asarray(hit_blocks)[None]
+    return measure_rows(trace, rows, warmup_requests=warmup_requests, cost=cost)[0]
+
+
+def measure_rows(
+    trace: Trace,
+    hit_blocks: np.ndarray,
+    *,
+    warmup_requests: int = 0,
+    cost: PrefillCost = DEFAULT_COST,
+) -> list[Metrics]:
+    """`measure` for K configurations at once, hit_blocks i32[K, R]."""
     counted = slice(warmup_requests, None)
     asked = trace.input_tokens[counted].astype(np.int64)
-    cached = hit_tokens[counted]
-    blocks = (trace.stop - trace.start)[counted].sum()
-    return Metrics(
-        block_hit_ratio=ratio(hit_blocks[counted].sum(dtype=np.int64), blocks),
-        token_hit_ratio=ratio(cached.sum(), asked.sum()),
-        recompute_tokens=int((asked - cached).sum()),
-        recompute_s=float(cost.recompute_s(asked, cached).sum()),
-    )
+    total, work_s = asked.sum(), cost.prefill_s(asked).sum()
+    looked_up = (trace.stop - trace.start)[counted].sum()
+    running = np.concatenate([[0], np.cumsum(trace.tokens, dtype=np.int64)])
+    start = trace.start[counted]
+    found = []
+    for row in np.asarray(hit_blocks)[:, counted]:
+        cached = running[start + row] - running[start]
+        tokens = cached.sum()
+        found.append(
+            Metrics(
+                block_hit_ratio=ratio(row.sum(dtype=np.int64), looked_up),
+                token_hit_ratio=ratio(tokens, total),
+                recompute_tokens=int(total - tokens),
+                recompute_s=float(work_s - cost.prefill_s(cached).sum()),
+            )
+        )
+    return found
 
 
 def tokens_of_hits(trace: Trace, hit_blocks: np.ndarray) -> np.ndarray:

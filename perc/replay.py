@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from perc import levels
 from perc.bitset import BitSet, add, empty, peek, pop_lowest, remove
 from perc.shapes import pad
 from perc.types import Hits, Trace
@@ -87,14 +88,31 @@ def replay(
         return Hits(*(np.stack(column) for column in zip(*rows, strict=True)))
     shape = (len(capacities), trace.n_requests)
     hits, evictions = np.zeros(shape, np.int32), np.zeros(len(capacities), np.int32)
-    if trace.n_accesses:
-        columns = engine_columns(trace, ranks, refresh=refresh, sizes=sizes)
-        everything = trace.n_accesses if sizes is None else int(sizes.sum())
-        for k, capacity in enumerate(capacities):
-            size = min(int(capacity), everything)
-            leading, evictions[k] = replay_one(columns, size, bypass, refresh)
-            hits[k] = leading[: trace.n_requests]
+    if not trace.n_accesses:
+        return Hits(hits, evictions)
+    if refresh and sizes is None and len(set(capacities)) > 1:
+        return _replay_levels(trace, ranks, capacities, bypass)
+    columns = engine_columns(trace, ranks, refresh=refresh, sizes=sizes)
+    everything = trace.n_accesses if sizes is None else int(sizes.sum())
+    for k, capacity in enumerate(capacities):
+        size = min(int(capacity), everything)
+        leading, evictions[k] = replay_one(columns, size, bypass, refresh)
+        hits[k] = leading[: trace.n_requests]
     return Hits(hits, evictions)
+
+
+def _replay_levels(trace, ranks, capacities, bypass) -> Hits:
+    """Several capacities of an order that does not depend on them, in a few passes."""
+    rising = sorted(set(map(int, capacities)))
+    columns = levels.order_columns(trace, ranks)
+    requests = levels.requests_of(trace)
+    found = [
+        levels.replay_levels(*columns, requests, group, bypass=bypass)
+        for group in levels.passes(rising, trace.n_accesses)
+    ]
+    hits, evictions = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    at = np.searchsorted(rising, capacities)
+    return Hits(hits[at, : trace.n_requests], evictions[at])
 
 
 def engine_columns(

@@ -1,6 +1,6 @@
 """Replays as many configurations at a time as JAX has CPU devices, with `shard_map`.
 
-The loops of `perc.sweep_replay` are programs for CPUs, and stay so where JAX has a GPU.
+The loops of `perc.levels` are programs for CPUs, and stay so where JAX has a GPU.
 Inside `shard_map` they still update in place: two configurations on two devices take
 the CPU time of two calls (measured on jax 0.10.2 and 0.12), and whole numbers make the
 rows the same bit for bit. JAX has one CPU device unless told otherwise:
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from perc.sweep_replay import Requests, pad, passes, replay_levels, requests_of
+from perc.levels import Requests, pad, passes, replay_levels, requests_of
 from perc.types import Trace
 
 Order = tuple[np.ndarray, np.ndarray]  # ranks i32[N], and those of the accesses before

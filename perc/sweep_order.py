@@ -10,16 +10,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from perc.bitset import peek
 from perc.cost import PrefillCost
 from perc.features import features
-from perc.ranks import lru_ranks, scores_from
-from perc.sweep_replay import Requests, pad, requests_of
+from perc.levels import Requests, pad, requests_of
+from perc.ranks import (
+    chain_worth_bits,
+    lru_ranks,
+    ordered_bits,
+    ranks_of_bits,
+    scores_from,
+)
 from perc.types import Features, Policy, Trace
-
-LOWEST = -(2**31)
 
 
 class Scored(NamedTuple):
@@ -45,17 +47,12 @@ def order(made: Scored, policy: Policy) -> tuple[np.ndarray, np.ndarray]:
     Where a block has none before, the second holds anything.
     """
     raw = scores_from(replace(policy, chain=False), made.trace, _values(made, policy))
+    bits = ordered_bits(raw)
     if policy.chain:
-        padded = jnp.asarray(pad(raw.view(np.int32)).view(np.float32))
-        bits = _chain(padded, made.block, made.requests)
-    else:
-        bits = _bits(jnp.asarray(raw))
-    key = np.asarray(bits)[: len(raw)].astype(np.int64) << 32
-    key |= made.mirror
-    key.sort()
-    place = np.empty(len(raw), np.int32)
-    place[key & 0x7FFFFFFF] = np.arange(len(raw), dtype=np.int32)
-    rank = place[made.mirror]
+        start, stop, _ = made.requests
+        found = chain_worth_bits(jnp.asarray(pad(bits)), made.block, start, stop)
+        bits = np.asarray(found)[: len(raw)]
+    rank = ranks_of_bits(bits, made.mirror)
     return rank, rank[made.trace.prev]
 
 
@@ -71,31 +68,3 @@ def _values(made: Scored, policy: Policy) -> Features:
             column = getattr(features(made.trace, [name], cost=made.cost), name)
             made.values[name] = jnp.asarray(column)
     return Features(**made.values)
-
-
-@jax.jit
-def _bits(score: jax.Array) -> jax.Array:
-    """i32 that compare as the floats do; the two zeros become one."""
-    bits = lax.bitcast_convert_type(score, jnp.int32)
-    bits = jnp.where(bits == LOWEST, 0, bits)
-    return jnp.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-
-
-@jax.jit
-def _chain(score: jax.Array, block: jax.Array, requests: Requests) -> jax.Array:
-    """`perc.ranks.chain_worth` as bits: a running maximum a request and a block."""
-    bits = _bits(score)
-
-    def serve(r, carry):
-        def climb(j, carry):
-            worth, out, most = carry
-            i = requests.stop[r] - 1 - j
-            most = jnp.maximum(most, bits[i])
-            now = jnp.maximum(peek(worth, block[i]), most)
-            return worth.at[block[i]].set(now), out.at[i].set(now), most
-
-        n = requests.stop[r] - requests.start[r]
-        return lax.fori_loop(0, n, climb, (*carry, jnp.int32(LOWEST)))[:2]
-
-    carry = (jnp.full_like(block, LOWEST), jnp.zeros_like(block))
-    return lax.fori_loop(0, requests.start.shape[0], serve, carry)[1]

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from perc.errors import InputError
+
 Array = np.ndarray | jax.Array
 Feature = Any  # an Array, or None where the policy does not name it
 
@@ -204,6 +206,21 @@ class OnlinePolicy:
     # The running request's own blocks may be victims, as in `Policy`.
     bypass: bool = _static(default=False)
     clairvoyant: bool = _static(default=False)  # reads the future: a bound, no policy
+
+    @property
+    def score(self) -> Any:
+        """There is none without a cache.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(
+            f"policy {self.name!r} has no score of its own: its order depends on what "
+            "the cache did. Replay it with perc.online.replay_online or perc.compare."
+        )
+
+
+AnyPolicy = Policy | OnlinePolicy
 
 
 class Request(NamedTuple):

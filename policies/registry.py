@@ -8,19 +8,37 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
+from typing import Any
 
 from perc.errors import InputError
-from perc.policies import belady, fifo, lfu, lru, perc, perc_published, priority, random
-from perc.types import Policy
+from perc.policies import (
+    arc,
+    belady,
+    fifo,
+    gds,
+    gdsf,
+    lfu,
+    lfu_in_cache,
+    lru,
+    lru_k,
+    perc,
+    perc_published,
+    priority,
+    random,
+    s3fifo,
+    sieve,
+    slru,
+    tinylfu,
+)
 
 
-class Registry(Mapping[str, Callable[..., Policy]]):
+class Registry(Mapping[str, Callable[..., Any]]):
     """Names to constructors; an unknown name is answered with the known ones."""
 
-    def __init__(self, constructors: dict[str, Callable[..., Policy]]):
+    def __init__(self, constructors: dict[str, Callable[..., Any]]):
         self._constructors = constructors
 
-    def __getitem__(self, name: str) -> Callable[..., Policy]:
+    def __getitem__(self, name: str) -> Callable[..., Any]:
         try:
             return self._constructors[name]
         except KeyError:
@@ -44,6 +62,16 @@ registry = Registry(
         "lru": lru.lru,
         "fifo": fifo.fifo,
         "lfu": lfu.lfu,
+        "lfu_in_cache": lfu_in_cache.lfu_in_cache,
+        "lru_k": lru_k.lru_k,
+        "slru": slru.slru,
+        "slru_threshold": slru.slru_threshold,
+        "gds": gds.gds,
+        "gdsf": gdsf.gdsf,
+        "arc": arc.arc,
+        "s3fifo": s3fifo.s3fifo,
+        "sieve": sieve.sieve,
+        "tinylfu": tinylfu.tinylfu,
         "priority": priority.priority,
         "random": random.random,
         "perc": perc.perc,
@@ -57,7 +85,7 @@ registry = Registry(
 class _Module(ModuleType):
     """Lets the module itself be read as the mapping: `perc.policies.registry[name]`."""
 
-    def __getitem__(self, name: str) -> Callable[..., Policy]:
+    def __getitem__(self, name: str) -> Callable[..., Any]:
         return registry[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -3,8 +3,9 @@
 import numpy as np
 from hypothesis import strategies as st
 
+import perc
 from perc.traces.build import Columns, build_trace
-from perc.types import Trace
+from perc.types import Hits, Trace
 
 
 @st.composite
@@ -43,3 +44,9 @@ def traces(draw, **kwargs) -> Trace:
 def rows_of(trace: Trace, values: np.ndarray) -> list[list]:
     """Splits an array [N] into one list a request, as the oracles want it."""
     return [values[a:b].tolist() for a, b in zip(trace.start, trace.stop, strict=True)]
+
+
+def replay_each(trace: Trace, ranks: np.ndarray, sizes, **options) -> Hits:
+    """`perc.replay` one capacity at a time, so that no capacity helps another."""
+    found = [perc.replay(trace, ranks, [size], **options) for size in sizes]
+    return Hits(*(np.concatenate(column) for column in zip(*found, strict=True)))

@@ -8,7 +8,7 @@ import perc
 from perc.curves import lru_distances, lru_distances_parallel
 from perc.metrics import tokens_of_hits
 from perc.policies.registry import registry
-from tests.strategies import traces
+from tests.strategies import replay_each, traces
 
 
 @settings(deadline=None, max_examples=60)
@@ -17,7 +17,7 @@ def test_curve_equals_replay_at_every_capacity(trace):
     curve = perc.lru_curve(trace)
     order = perc.ranks(trace, perc.scores(registry["lru"](), trace))
     sizes = list(range(trace.n_blocks + 1))
-    assert perc.replay(trace, order, sizes).blocks.sum(axis=1).tolist() == list(curve)
+    assert replay_each(trace, order, sizes).blocks.sum(axis=1).tolist() == list(curve)
 
 
 @settings(deadline=None, max_examples=60)

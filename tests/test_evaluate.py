@@ -13,14 +13,14 @@ from perc.evaluate import bisect_equal, evaluate
 from perc.lanes import fifo_curve
 from perc.metrics import Metrics, measure
 from perc.policies.registry import registry
-from tests.strategies import traces
+from tests.strategies import replay_each, traces
 
 NAMES = ["lru", "fifo", "perc", "belady", "belady_bypass", "priority"]
 
 
 def one_by_one(policy, trace, sizes, skip):
     order = perc.ranks(trace, perc.scores(policy, trace))
-    hits = perc.replay(
+    hits = replay_each(
         trace, order, sizes, bypass=policy.bypass, refresh=policy.refresh
     ).blocks
     return [measure(trace, row, warmup_requests=skip) for row in hits]
@@ -78,7 +78,7 @@ def test_each_request_hits_no_less_in_a_larger_cache(name, trace):
     """What bisection rests on: inclusion request by request, not in the sum alone."""
     policy = registry[name]()
     order = perc.ranks(trace, perc.scores(policy, trace))
-    hits = perc.replay(trace, order, range(10), bypass=policy.bypass).blocks
+    hits = replay_each(trace, order, range(10), bypass=policy.bypass).blocks
     assert (np.diff(hits, axis=0) >= 0).all()
 
 
@@ -87,16 +87,16 @@ def test_bisection_calls_only_where_the_value_changes(steps, data):
     values = np.cumsum(np.array(steps) == 0)
     calls = []
 
-    def at(size):
-        calls.append(size)
-        return Metrics(float(values[size]), 0.0, 0, 0.0)
+    def at(some):
+        calls.extend(some)
+        return [Metrics(float(values[size]), 0.0, 0, 0.0) for size in some]
 
     sizes = sorted(data.draw(st.sets(st.integers(0, len(values) - 1), min_size=1)))
     found = bisect_equal(at, sizes)
     assert [found[s].block_hit_ratio for s in sizes] == [values[s] for s in sizes]
     assert len(calls) == len(set(calls))
     if values[sizes[0]] == values[sizes[-1]]:
-        assert len(calls) <= 2
+        assert len(calls) <= 16
 
 
 def test_an_empty_trace():

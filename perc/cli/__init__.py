@@ -8,6 +8,7 @@ from importlib.metadata import version
 from perc.errors import InputError, TraceWarning
 
 INPUT_ERROR, INTERRUPTED = 2, 130
+NATIVE_LOOPS = "xla_cpu_small_while_loop_byte_threshold=100000"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -16,6 +17,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
             setattr(sys, name, open(os.devnull, "w"))
+    _allow_native_loops()
     warnings.simplefilter("always", TraceWarning)
     warnings.showwarning = _show_note
     try:
@@ -29,6 +31,18 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _allow_native_loops() -> None:
+    """Lets XLA of jax 0.10 compile the outer loop to native code too: 3 times as fast.
+
+    No result depends on it, and later versions do it by themselves. XLA reads the
+    variable when JAX first computes, which is after this.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags:
+        flags = f"{flags} --xla_backend_extra_options={NATIVE_LOOPS}"
+        os.environ["XLA_FLAGS"] = flags.strip()
 
 
 def _dispatch(words: list[str]) -> None:

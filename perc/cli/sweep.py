@@ -1,6 +1,5 @@
 """`perc sweep`: thousands of configurations into one table, resumable at any time."""
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 LINE_EVERY_S = 10.0  # in a log, where no bar can move
 MOST_LINES = 40  # of the table
-NATIVE_LOOPS = "xla_cpu_small_while_loop_byte_threshold=100000"
 
 
 def sweep(
@@ -45,7 +43,6 @@ def sweep(
     Raises:
         InputError: if the grid, a trace or a flag is not as it must be.
     """
-    _allow_native_loops()
     from perc.grid import configurations, read_grid
     from perc.sweep import sweep as run
 
@@ -64,18 +61,6 @@ def sweep(
         raise
     _print(table, parsed, len(configurations(parsed)), out)
     print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
-
-
-def _allow_native_loops() -> None:
-    """Lets XLA of jax 0.10 compile the outer loop to native code too: 3 times as fast.
-
-    No result depends on it, and later versions do it by themselves. XLA reads the
-    variable when JAX first computes, which is after this.
-    """
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags:
-        flags = f"{flags} --xla_backend_extra_options={NATIVE_LOOPS}"
-        os.environ["XLA_FLAGS"] = flags.strip()
 
 
 @contextmanager

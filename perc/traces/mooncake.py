@@ -1,8 +1,8 @@
 """Mooncake traces: JSONL with `timestamp` ms, lengths and prefix-chained `hash_ids`.
 
 One id for every 512 tokens, so there are ceil(input_length / 512), and the last block
-may be partial. No session is told; it is inferred by prefix extension. An optional `priority`, a whole number, is
-read too.
+may be partial. No session is told; it is inferred by prefix extension. An optional
+`priority`, a whole number, is read too.
 """
 
 from collections.abc import Iterator

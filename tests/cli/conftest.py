@@ -31,8 +31,10 @@ Run = Callable[..., Said]
 
 
 @pytest.fixture(autouse=True)
-def eighty_columns(monkeypatch):
+def environment(monkeypatch):
+    """80 columns; the command sets XLA_FLAGS for its own process, not for the tests."""
     monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
 
 
 @pytest.fixture

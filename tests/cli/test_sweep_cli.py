@@ -35,12 +35,6 @@ tau_s = { low = 1, high = 2000, scale = "log", samples = 20_000 }
 """
 
 
-@pytest.fixture(autouse=True)
-def flags_stay_as_they_are(monkeypatch):
-    """The command sets XLA_FLAGS for its own process."""
-    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
-
-
 @pytest.fixture
 def grid(tmp_path) -> Path:
     path = tmp_path / "grid.toml"

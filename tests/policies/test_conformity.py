@@ -1,5 +1,6 @@
 """What every policy must do. A new one is tested here by being registered."""
 
+import dataclasses
 import inspect
 import sys
 import warnings
@@ -16,23 +17,34 @@ from hypothesis import strategies as st
 import perc
 from perc.errors import InputError
 from perc.features import features
+from perc.online import replay_online
+from perc.online_listed import replay_listed
+from perc.online_scored import replay_scored
 from perc.policies.registry import Registry, registry
 from perc.step import pin, replay_steps, requests_of
-from perc.types import Request
+from perc.types import OnlinePolicy, Request
+from tests import test_online
 from tests.oracles import cache as oracle
-from tests.strategies import rows_of, traces
+from tests.strategies import replay_each, rows_of, traces
 
 NAMES = list(registry)
+ONLINE = [name for name in NAMES if isinstance(registry[name](), OnlinePolicy)]
+RANKED = [name for name in NAMES if name not in ONLINE]
 # Their order does not depend on the capacity: larger caches never hit less. FIFO's
-# does, since a block that was evicted enters anew.
-INCLUSIVE = [name for name in NAMES if name != "fifo"]
+# does, since a block that was evicted enters anew, and so do those of the online
+# policies, but for `gds`, which is LRU where blocks cost the same.
+INCLUSIVE = [name for name in [*RANKED, "gds"] if name != "fifo"]
 
 every_policy = pytest.mark.parametrize("name", NAMES)
+ranked_policy = pytest.mark.parametrize("name", RANKED)
+online_policy = pytest.mark.parametrize("name", ONLINE)
 
 
 def hits_of(policy, trace, sizes):
+    if isinstance(policy, OnlinePolicy):
+        return replay_online(trace, policy, sizes)
     order = perc.ranks(trace, perc.scores(policy, trace))
-    return perc.replay(
+    return replay_each(
         trace, order, sizes, bypass=policy.bypass, refresh=policy.refresh
     )
 
@@ -49,7 +61,7 @@ def test_is_documented_and_named(name):
     )
 
 
-@every_policy
+@ranked_policy
 def test_score_is_a_finite_float_of_its_features_only(name, small_chat):
     policy = registry[name]()
     values = features(small_chat, policy.uses)
@@ -67,7 +79,7 @@ def test_clairvoyance_is_declared(name):
     assert policy.clairvoyant == ("next_use" in policy.uses)
 
 
-@every_policy
+@ranked_policy
 def test_jitted_equals_unjitted(name, small_chat):
     policy = registry[name]()
     values = features(small_chat, policy.uses)
@@ -77,7 +89,7 @@ def test_jitted_equals_unjitted(name, small_chat):
     )
 
 
-@every_policy
+@ranked_policy
 @settings(deadline=None, max_examples=15)
 @given(trace=traces(), capacity=st.sampled_from([1, 4]))
 def test_engines_agree(name, trace, capacity):
@@ -132,7 +144,7 @@ def test_fifo_has_no_inclusion_property():
     assert (12 - hits).tolist() == [9, 10]
 
 
-@every_policy
+@ranked_policy
 def test_pins_hold_and_capacity_is_kept(name, small_chat):
     policy = registry[name]()
     requests = requests_of(small_chat, policy.uses)
@@ -156,7 +168,7 @@ def test_pins_hold_and_capacity_is_kept(name, small_chat):
         assert np.count_nonzero(np.asarray(state.slot) >= 0) == len(resident)
 
 
-@every_policy
+@ranked_policy
 @settings(deadline=None, max_examples=25)
 @given(trace=traces(max_requests=30), capacity=st.integers(2, 8))
 def test_closed_policies_leave_no_prefix_hole(name, trace, capacity):
@@ -179,7 +191,7 @@ def test_closed_policies_leave_no_prefix_hole(name, trace, capacity):
         assert all(parent[b] in cache for b in cache if b in parent)
 
 
-@every_policy
+@ranked_policy
 def test_parameters_share_one_program(name, small_chat):
     """Policies that differ in parameters only must not compile again."""
     policy = registry[name]()
@@ -195,6 +207,27 @@ def test_parameters_share_one_program(name, small_chat):
             }
         )
         counted(variant, values)
+
+
+@online_policy
+def test_online_policies_have_an_oracle(name):
+    """`tests/test_online.py` compares the engines with the oracles of these tables."""
+    known = [*test_online.SCORED.values(), *test_online.LISTED.values()]
+    assert registry[name]().name in {policy.name for policy, _ in known}
+
+
+@online_policy
+def test_online_parameters_share_one_program(name, small_chat):
+    policy = registry[name]()
+    scored = not hasattr(policy.rule, "init")
+    engine: Any = replay_scored if scored else replay_listed
+    first = replay_online(small_chat, policy, [100])
+    programs = engine._cache_size()
+    params = jax.tree.map(lambda x: (x * 0.5).astype(x.dtype), policy.params)
+    replay_online(small_chat, dataclasses.replace(policy, params=params), [100])
+    again = replay_online(small_chat, policy, [100])
+    assert engine._cache_size() == programs
+    assert again.blocks.tobytes() == first.blocks.tobytes()
 
 
 def test_unknown_policy_is_answered_with_the_known():

@@ -46,7 +46,8 @@ def test_nothing_to_gain(comparison):
 
 
 def test_half_a_percent_is_something_to_gain(comparison):
-    assert verdict(comparison([395, 395, 400], [1], good=[399]))[0].startswith("Largest gain")
+    headline = verdict(comparison([395, 395, 400], [1], good=[399]))[0]
+    assert headline.startswith("Largest gain")
 
 
 def test_no_policy_here_beats_lru(comparison):

@@ -27,6 +27,7 @@ import numpy as np
 from jax import lax
 
 from perc.bitset import WORD, bit_of, lowest_bit, peek
+from perc.shapes import bucket
 from perc.types import Trace
 
 LANES = 16  # capacities of one compiled replay
@@ -47,6 +48,12 @@ class _Levels(NamedTuple):
     crowns: jax.Array  # u32[(N/32768 + 1) * (K + 1)], bit = its top may be non-zero
     lows: jax.Array  # i32[K + 1], no bit is set in `crowns` below this word
     counts: jax.Array  # i32[K + 1], blocks of the level
+
+
+def order_columns(trace: Trace, ranks: np.ndarray) -> tuple[jax.Array, jax.Array]:
+    """Ranks before and now of each access, padded as `replay_levels` reads them."""
+    before = np.where(trace.prev >= 0, ranks[trace.prev], 0)
+    return jnp.asarray(pad(before)), jnp.asarray(pad(ranks))
 
 
 def requests_of(trace: Trace) -> Requests:
@@ -76,7 +83,7 @@ def passes(capacities: Sequence[int], n_accesses: int) -> list[np.ndarray]:
     """
     sizes = [min(size, n_accesses + k) for k, size in enumerate(capacities)]
     count = max(-(-len(sizes) // LANES), 1)
-    width = -(-len(sizes) // count)
+    width = bucket(-(-len(sizes) // count), 2)  # few widths, few programs
     groups = [sizes[i : i + width] for i in range(0, len(sizes), width)]
     for k in range(width - len(groups[-1])):
         groups[-1].append(n_accesses + len(sizes) + k)

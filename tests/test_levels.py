@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 import perc
 from perc.cost import DEFAULT_COST
+from perc.levels import LANES, Requests, pad, passes, replay_levels
 from perc.policies.registry import registry
+from perc.ranks import chain_worth_bits
 from perc.sweep_devices import place, replay_orders
-from perc.sweep_order import _chain, order, scored
-from perc.sweep_replay import LANES, Requests, pad, passes, replay_levels
+from perc.sweep_order import order, scored
 from perc.types import Policy
-from tests.strategies import traces
+from tests.strategies import replay_each, traces
 from tests.test_replay_hlo import state_copies
 
 ORDERS = {  # by name; the rest has no ranks that are known before the replay
@@ -33,7 +34,7 @@ def replayed(trace, ranks, sizes, bypass):
 @settings(max_examples=60, deadline=None)
 def test_levels_equal_one_replay_a_capacity(trace, sizes, seed, bypass):
     ranks = np.random.default_rng(seed).permutation(trace.n_accesses).astype(np.int32)
-    expected = perc.replay(trace, ranks, sizes, bypass=bypass)
+    expected = replay_each(trace, ranks, sizes, bypass=bypass)
     hits, evictions = replayed(trace, ranks, sizes, bypass)
     np.testing.assert_array_equal(hits, expected.blocks)
     np.testing.assert_array_equal(evictions, expected.evictions)
@@ -44,7 +45,7 @@ def test_policies_at_more_capacities_than_lanes(name, small_chat):
     policy = ORDERS[name]
     sizes = [0, 1, 2, 5, *range(10, 10 + 47 * LANES // 16, 2), 10**6]
     ranks = perc.ranks(small_chat, perc.scores(policy, small_chat))
-    expected = perc.replay(small_chat, ranks, sizes, bypass=policy.bypass)
+    expected = replay_each(small_chat, ranks, sizes, bypass=policy.bypass)
     hits, evictions = replayed(small_chat, ranks, sizes, policy.bypass)
     np.testing.assert_array_equal(hits, expected.blocks)
     np.testing.assert_array_equal(evictions, expected.evictions)
@@ -100,8 +101,7 @@ def test_levels_are_updated_in_place(bypass, lanes):
 def test_chains_are_updated_in_place():
     n, r = 4096, 256
     column, request = jnp.zeros(n, jnp.int32), jnp.zeros(r, jnp.int32)
-    score = jnp.zeros(n, jnp.float32)
-    program = _chain.lower(score, column, Requests(*[request] * 3)).compile()
+    program = chain_worth_bits.lower(column, column, request, request).compile()
     text = program.as_text()
     assert text is not None
     assert state_copies(text, {n}) == []
