@@ -11,6 +11,7 @@
 from perc import policies
 from perc.compare import Comparison, compare
 from perc.curves import lru_curve
+from perc.online import replay_online
 from perc.plan import Plan, plan
 from perc.policies import registry as _registry  # noqa: F401
 from perc.ranks import ranks, scores
@@ -19,7 +20,18 @@ from perc.step import empty_cache, step
 from perc.sweep import sweep
 from perc.traces import load, save
 from perc.tune import Tuning, tune
-from perc.types import CacheState, Features, Hits, Outcome, Policy, Request, Trace
+from perc.types import (
+    CacheState,
+    Features,
+    Hits,
+    Listed,
+    OnlinePolicy,
+    Outcome,
+    Policy,
+    Request,
+    Scored,
+    Trace,
+)
 from perc.workloads import make
 
 __all__ = [
@@ -27,10 +39,13 @@ __all__ = [
     "Comparison",
     "Features",
     "Hits",
+    "Listed",
+    "OnlinePolicy",
     "Outcome",
     "Plan",
     "Policy",
     "Request",
+    "Scored",
     "Trace",
     "Tuning",
     "compare",
@@ -42,6 +57,7 @@ __all__ = [
     "policies",
     "ranks",
     "replay",
+    "replay_online",
     "save",
     "scores",
     "step",

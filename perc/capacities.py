@@ -9,6 +9,7 @@ from perc.errors import InputError
 from perc.types import Trace
 
 ROUNDING = 1e-6  # blocks
+INT32_MAX = np.iinfo(np.int32).max
 
 
 def parse_capacities(text: str) -> list[int | float]:
@@ -69,6 +70,10 @@ def in_blocks(trace: Trace, capacities: Capacity | Iterable[Capacity]) -> list[i
             sizes.add(int(capacity * trace.n_blocks + ROUNDING))
         elif capacity < 0:
             raise InputError(f"a capacity of {capacity} blocks; give 0 or more.")
+        elif capacity > INT32_MAX:
+            raise InputError(
+                f"a capacity of {capacity} blocks; give {INT32_MAX:,} at most."
+            )
         else:
             sizes.add(int(capacity))
     if not sizes:

@@ -4,6 +4,8 @@ Every policy serves the same requests, all of them, so the work is equal. What i
 counted is what was really there when a request came, never a policy's own estimate.
 """
 
+import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 from perc.capacities import Capacity, in_blocks
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.curves import lru_curve
-from perc.errors import InputError
+from perc.errors import InputError, TraceWarning
 from perc.evaluate import evaluate
 from perc.metrics import Metrics, measure_rows, ratio, warmup_requests
 from perc.online import replay_online
@@ -60,7 +62,8 @@ class Comparison:
 
     def lru_blocks_to_match(self, block_hit_ratio: float) -> int | None:
         """The smallest LRU cache that reaches a hit ratio; None if none does."""
-        needed = block_hit_ratio * self.counted_blocks - 0.5  # hits are whole numbers
+        # Hits are whole numbers; a ratio of them may be off by rounding.
+        needed = math.ceil(block_hit_ratio * self.counted_blocks - 1e-6)
         size = int(np.searchsorted(self.lru_hits, needed))
         return size if size < len(self.lru_hits) else None
 
@@ -94,12 +97,7 @@ def compare(
     chosen = resolve(policies)
     sizes = in_blocks(trace, capacities)
     skip = warmup_requests(trace, warmup)
-    if trace.n_requests and not trace.n_accesses:
-        raise InputError(
-            f"{trace.source} has no block ids: it tells arrivals and lengths only, so "
-            "no cache can be replayed. Give a trace with prefix hashes, or make one "
-            "with `perc make`."
-        )
+    check_blocks(trace)
     # A bound of the same residency: whether a cache must store what it runs.
     lru, *bounds = resolve(["lru", "belady", "belady_bypass"])
     running = [*chosen]
@@ -129,6 +127,29 @@ def compare(
         lru_hits=lru_curve(trace, warmup_requests=skip),
         counted_blocks=int((trace.stop - trace.start)[skip:].sum()),
         clairvoyant=tuple(p.name for p in chosen if p.clairvoyant),
+    )
+
+
+def check_blocks(trace: Trace) -> None:
+    """Refuses a trace that tells no blocks; warns where no prompt fills one.
+
+    Raises:
+        InputError: if the trace tells arrivals and lengths only.
+    """
+    if trace.n_accesses or not trace.n_requests:
+        return
+    longest = int(trace.input_tokens.max())
+    if not trace.tells_blocks or longest >= trace.block_tokens:
+        raise InputError(
+            f"{trace.source} has no block ids: it tells arrivals and lengths only, so "
+            "no cache can be replayed. Give a trace with prefix hashes, or make one "
+            "with `perc make`."
+        )
+    warnings.warn(
+        f"{trace.source}: the longest prompt has {longest} tokens and fills no block "
+        f"of {trace.block_tokens}; nothing can be cached.",
+        TraceWarning,
+        stacklevel=3,
     )
 
 

@@ -9,6 +9,7 @@ prompt is dearer than one at its start.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -19,12 +20,12 @@ class PrefillCost:
     s_per_token: float  # c1
     s_per_token2: float  # c2
 
-    def prefill_s(self, tokens: np.ndarray) -> np.ndarray:
+    def prefill_s(self, tokens: ArrayLike) -> np.ndarray:
         """Seconds, f64[...], to prefill prompts of `tokens` tokens from nothing."""
         n = np.asarray(tokens, np.float64)
         return self.s_per_token * n + self.s_per_token2 * n * n
 
-    def recompute_s(self, tokens: np.ndarray, cached: np.ndarray) -> np.ndarray:
+    def recompute_s(self, tokens: ArrayLike, cached: ArrayLike) -> np.ndarray:
         """Seconds f64[...] to prefill prompts whose first `cached` tokens are there."""
         return self.prefill_s(tokens) - self.prefill_s(cached)
 

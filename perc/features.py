@@ -1,16 +1,20 @@
 """What a policy may know: one array an access, computed from a trace in one pass.
 
 Every feature but `next_use` is causal: its value at a request depends on that request
-and earlier ones. `tests/test_features.py` shuffles the future and asserts it.
+and earlier ones. `tests/test_features.py` cuts the future off and asserts it.
 """
 
+import warnings
 from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from perc.cost import DEFAULT_COST, PrefillCost
+from perc.errors import InputError, TraceWarning
 from perc.types import Features, Trace
 
+EXACT_FLOAT32 = 2**24  # whole numbers up to here have a float32 of their own
+COARSE_SPAN_S = 2.0**23  # 97 days: float32 seconds resolve one second there
 NEVER = np.iinfo(np.int32).max
 GAP_WINDOW = 20  # gaps in `mean_gap_s`, as in PERC's first publication
 TURN_CLASSES, FREQUENCY_CLASSES, KIND_CLASSES = 6, 8, 16
@@ -98,8 +102,10 @@ def _resume_p(t: Trace, cost: PrefillCost) -> np.ndarray:
         p = (accesses of the class that were followed + 1) / (accesses of it + 4)
 
     The class joins how often the block was used (1, 2-3, 4-7, ...), the turn and the
-    kind of the request that used it last. A use counts once its successor has arrived;
-    one that still waits counts as not followed, which errs on the low side everywhere.
+    kind of the request that used it last (in some formats its stop reason, which a
+    server knows at the request's end, not at its start). A use counts once its
+    successor has arrived; one that still waits counts as not followed, which errs on
+    the low side everywhere.
     The prior, one in four, is the share that the conversation trace shows.
     """
     octave = np.floor(np.log2(_frequency(t, cost))).astype(np.int64)
@@ -116,7 +122,7 @@ def _resume_p(t: Trace, cost: PrefillCost) -> np.ndarray:
         returns = _count(t, t.request[followed == cls])
         r = t.request[mine]
         before = uses[r] - np.bincount(r, minlength=t.n_requests)[r]
-        p[mine] = np.minimum((returns[r] + 1) / (before + 4), 1.0)
+        p[mine] = (returns[r] + 1) / (before + 4)
     return p
 
 
@@ -125,13 +131,31 @@ def _count(t: Trace, requests: np.ndarray) -> np.ndarray:
     return np.cumsum(np.bincount(requests, minlength=t.n_requests))
 
 
+def _time_s(t: Trace, cost: PrefillCost) -> np.ndarray:
+    span = float(t.arrival_s[-1]) if t.n_requests else 0.0
+    if span > COARSE_SPAN_S:
+        warnings.warn(
+            f"{t.source} spans {span:.3g} s; times in scores resolve "
+            f"{np.spacing(np.float32(span)):.3g} s, what lies closer counts as equal. "
+            "Is a time stamp wrong, or its unit?",
+            TraceWarning,
+            stacklevel=3,
+        )
+    return t.arrival_s.astype(np.float32)[t.request]
+
+
 def _next_use(t: Trace, cost: PrefillCost) -> np.ndarray:
+    if t.n_requests > EXACT_FLOAT32:
+        raise InputError(
+            f"{t.source} has {t.n_requests} requests; the clairvoyant bound is exact "
+            f"for at most {EXACT_FLOAT32}. Use a part of the trace."
+        )
     return np.where(t.next >= 0, t.request[t.next], NEVER).astype(np.int32)
 
 
 _FEATURES: dict[str, Callable[[Trace, PrefillCost], np.ndarray]] = {
     "step": lambda t, cost: t.request,
-    "time_s": _of_request("arrival_s", np.float32),
+    "time_s": _time_s,
     "depth": lambda t, cost: t.depth,
     "tokens": lambda t, cost: t.tokens,
     "recompute_s": _recompute_s,

@@ -16,7 +16,14 @@ def check_writable(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose another folder.")
-    write_atomically(folder / ".probe", lambda path: None).unlink()
+    name = f".probe-{os.getpid()}"
+    write_atomically(folder / name, lambda path: None).unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)  # the only way to read it is to set it
+    os.umask(mask)
+    return mask
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
@@ -36,7 +43,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> Path:
     temporary = Path(name)
     try:
         write(temporary)
-        temporary.chmod(0o644)
+        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from perc.bitset import BitSet, add, empty, peek, pop_lowest, remove
-from perc.replay import Columns, engine_columns
+from perc.replay import Columns, checked_ranks, engine_columns
 from perc.shapes import pad
 from perc.types import Hits, Trace
 
@@ -67,7 +67,7 @@ def replay_held(
     shape = (len(capacities), trace.n_requests)
     hits, evictions = np.zeros(shape, np.int32), np.zeros(len(capacities), np.int32)
     if trace.n_accesses:
-        columns = engine_columns(trace, np.asarray(ranks, np.int32), refresh=False)
+        columns = engine_columns(trace, checked_ranks(np.asarray(ranks)), refresh=False)
         ending, before = releases(trace, duration)
         schedule = jnp.asarray(pad(ending, 0)), jnp.asarray(pad(before, 2**31 - 1))
         for k, capacity in enumerate(capacities):

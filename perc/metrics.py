@@ -128,4 +128,4 @@ def warmup_requests(trace: Trace, share: float) -> int:
         raise InputError(
             f"a warm-up share of {share}; give 0 (count everything) or more, below 1."
         )
-    return int(share * trace.n_requests)
+    return int(share * trace.n_requests + 1e-6)  # .29 of 100 are 29

@@ -14,6 +14,7 @@ from jax import lax
 
 from perc.bitset import peek
 from perc.cost import DEFAULT_COST, PrefillCost
+from perc.errors import InputError
 from perc.features import features
 from perc.shapes import pad
 from perc.types import Features, Policy, Trace
@@ -60,9 +61,10 @@ def scores_from(policy: Policy, trace: Trace, values: Features) -> np.ndarray:
     raw = np.broadcast_to(raw, (trace.n_accesses,))
     bad = np.flatnonzero(np.isnan(raw))
     if len(bad):
-        raise ValueError(
+        raise InputError(
             f"policy {policy.name}: the score of access {bad[0]} is NaN "
-            f"({len(bad)} in all); a score must be a number or an infinity"
+            f"({len(bad)} in all); a score must be a number or an infinity. Are its "
+            "parameters too large?"
         )
     return chain_worth(trace, raw) if policy.chain else raw
 
@@ -121,7 +123,7 @@ def ranks(trace: Trace, scores: np.ndarray) -> np.ndarray:
         i32[N] or i32[P, N], a permutation of 0..N-1 in each row.
 
     Raises:
-        ValueError: if the last axis is not N.
+        ValueError: if the last axis is not N, or a score is NaN.
     """
     scores = np.asarray(scores, np.float32)
     if scores.shape[-1:] != (trace.n_accesses,):
@@ -129,6 +131,8 @@ def ranks(trace: Trace, scores: np.ndarray) -> np.ndarray:
             f"scores of shape {scores.shape} for {trace.n_accesses} accesses; "
             "the last axis must hold one score an access"
         )
+    if np.isnan(scores).any():
+        raise ValueError("a score is NaN, which has no place in an order")
     if scores.ndim > 1:
         return np.stack([ranks(trace, row) for row in scores])
     mirror = lru_ranks(trace)
@@ -156,8 +160,13 @@ def lru_ranks(trace: Trace) -> np.ndarray:
 
 
 def ordered_bits(score: np.ndarray) -> np.ndarray:
-    """i32 that compare as the floats do; the two zeros become one."""
-    bits = (np.asarray(score, np.float32) + np.float32(0)).view(np.int32)
+    """i32 that compare as the floats do; the two zeros become one.
+
+    So do denormals, which compiled code takes for zero.
+    """
+    score = np.asarray(score, np.float32)
+    tiny = np.abs(score) < np.finfo(np.float32).tiny
+    bits = np.where(tiny, np.float32(0), score).view(np.int32)
     return np.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
 
 

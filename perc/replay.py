@@ -71,17 +71,21 @@ def replay(
         `sizes`, `evictions` sums the sizes of what left.
 
     Raises:
-        ValueError: for a negative capacity, ranks of another trace, or sizes that are
-            not positive or do not fit into 32 bits.
+        ValueError: for a capacity that is negative or no whole number, ranks that do
+            not number the accesses, or sizes that are not positive or do not fit into
+            32 bits.
     """
-    ranks = np.asarray(ranks, np.int32)
+    ranks = np.asarray(ranks)
     if ranks.shape[-1:] != (trace.n_accesses,):
         raise ValueError(
             f"ranks of shape {ranks.shape} for {trace.n_accesses} accesses; "
             "take them from perc.ranks of the same trace"
         )
-    if any(capacity < 0 for capacity in capacities):
-        raise ValueError(f"negative capacity in {list(capacities)}; give 0 or more")
+    for capacity in capacities:
+        if capacity != int(capacity) or capacity < 0:
+            raise ValueError(
+                f"capacity {capacity}; give a whole number of blocks, 0 or more"
+            )
     if ranks.ndim > 1:
         one = functools.partial(replay, bypass=bypass, refresh=refresh, sizes=sizes)
         rows = [one(trace, row, capacities) for row in ranks]
@@ -90,6 +94,7 @@ def replay(
     hits, evictions = np.zeros(shape, np.int32), np.zeros(len(capacities), np.int32)
     if not trace.n_accesses:
         return Hits(hits, evictions)
+    ranks = checked_ranks(ranks)
     if refresh and sizes is None and len(set(capacities)) > 1:
         return _replay_levels(trace, ranks, capacities, bypass)
     columns = engine_columns(trace, ranks, refresh=refresh, sizes=sizes)
@@ -99,6 +104,25 @@ def replay(
         leading, evictions[k] = replay_one(columns, size, bypass, refresh)
         hits[k] = leading[: trace.n_requests]
     return Hits(hits, evictions)
+
+
+def checked_ranks(ranks: np.ndarray) -> np.ndarray:
+    """Ranks as i32[N], which must number the accesses: the engines rest on it.
+
+    Raises:
+        ValueError: if they are no permutation of 0..N-1, such as scores.
+    """
+    whole = ranks.dtype.kind in "iu"
+    if not whole or ranks.min() < 0 or ranks.max() >= len(ranks):
+        ordered = False
+    else:
+        ordered = bool((np.bincount(ranks, minlength=len(ranks)) == 1).all())
+    if not ordered:
+        raise ValueError(
+            "ranks that do not number the accesses from 0, each once; scores become "
+            "ranks by perc.ranks(trace, scores)"
+        )
+    return ranks.astype(np.int32)
 
 
 def _replay_levels(trace, ranks, capacities, bypass) -> Hits:

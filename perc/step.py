@@ -50,7 +50,7 @@ def step(
         The new state, and the Outcome that says what happened and why.
     """
     n_blocks, n_slots, length = len(state.slot), len(state.block), len(request.block)
-    real = request.block >= 0
+    real = (request.block >= 0) & (request.block < n_blocks)
     depth = jnp.arange(length)
 
     # 1. Look up.
@@ -126,7 +126,7 @@ def _score(
     policy: Policy, worth: jax.Array, request: Request
 ) -> tuple[jax.Array, jax.Array]:
     """Keys of the request's blocks f32[L], and the worth of all blocks f32[M]."""
-    real = request.block >= 0
+    real = (request.block >= 0) & (request.block < len(worth))
     key = policy.score(policy.params, request.features)
     key = jnp.broadcast_to(jnp.asarray(key, jnp.float32), real.shape)
     if not policy.chain:
@@ -147,13 +147,14 @@ def pin(state: CacheState, blocks: jax.Array, by: int = 1) -> CacheState:
 
     Args:
         state: the cache.
-        blocks: i32[B]; those not resident, or -1, are passed over.
-        by: added to each pin count.
+        blocks: i32[B]; those not resident, or of no known number, are passed over.
+        by: added to each pin count, which does not fall below 0.
     """
     blocks = jnp.asarray(blocks)
-    at = jnp.where(blocks >= 0, state.slot[blocks], -1)
-    at = _or_drop(at, len(state.block))
-    return state._replace(pins=state.pins.at[at].add(by, mode="drop"))
+    known = (blocks >= 0) & (blocks < len(state.slot))
+    at = _or_drop(jnp.where(known, state.slot[blocks], -1), len(state.block))
+    pins = state.pins.at[at].add(by, mode="drop")
+    return state._replace(pins=jnp.maximum(pins, 0))
 
 
 def requests_of(

@@ -61,6 +61,7 @@ class Trace:
     source: str = _static()  # where the trace came from, for people
     kinds: tuple[str, ...] = _static(default=("request",))  # names of request kinds
     sessions_inferred: bool = _static(default=False)  # by prefix extension
+    tells_blocks: bool = _static(default=True)  # False: arrivals and lengths only
 
     @property
     def n_accesses(self) -> int:
@@ -235,7 +236,7 @@ class CacheState(NamedTuple):
 
     block: jax.Array  # i32[C], block in the slot, -1 = empty
     key: jax.Array  # f32[C], score of the block, the lowest leaves first
-    last: jax.Array  # i32[C], clock at the last access, to break ties
+    last: jax.Array  # i32[C], clock when the key was set, to break ties
     depth: jax.Array  # i32[C], depth of the block, to break ties
     pins: jax.Array  # i32[C], how many hold the block in place, 0 = evictable
     slot: jax.Array  # i32[M], where a block is, -1 = nowhere

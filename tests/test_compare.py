@@ -18,6 +18,7 @@ from perc.traces.build import Columns, build_trace
 from perc.types import Policy
 from tests.oracles import cache as oracle
 from tests.strategies import rows_of, traces
+from tests.test_step import trace_of
 
 FLAT = PrefillCost("a second a token", 1.0, 0.0)
 ALL = list(registry)
@@ -249,3 +250,22 @@ def test_lru_matches_its_own_rows_with_no_more_than_their_blocks(small_chat):
         match = result.lru_blocks_to_match(row.block_hit_ratio)
         assert match is not None and match <= row.capacity_blocks
     assert result.lru_blocks_to_match(0.999) is None
+
+
+def test_fifo_is_fifo_by_name_and_is_no_lru():
+    """0 1 0 2 0 with two slots: LRU keeps the 0 that FIFO drops."""
+    trace = trace_of([[0], [1], [0], [2], [0]])
+    lru, fifo, belady = compare(trace, ["lru", "fifo", "belady"], [2]).rows
+    assert (lru.block_hit_ratio, fifo.block_hit_ratio) == (0.4, 0.2)
+    assert fifo.gap_closed is None  # LRU is the bound here
+    (alone,) = compare(trace_of([[0], [1], [0], [2], [1], [0]]), ["fifo"], [2]).rows
+    assert alone.gap_closed is not None
+
+
+def test_a_cache_that_matches_reaches_the_ratio():
+    result = compare(trace_of([[0], [1], [0], [1], [1], [0]]), ["lru"], [1])
+    hits = result.lru_hits / result.counted_blocks
+    for ratio in (0.0, 0.1, 0.25, 1 / 6, 0.5, 4 / 6, 0.9):
+        size = result.lru_blocks_to_match(ratio)
+        reached = [k for k, h in enumerate(hits) if h >= ratio - 1e-9]
+        assert size == (reached[0] if reached else None), ratio

@@ -70,3 +70,12 @@ def test_the_policy_that_the_docs_add_works():
     trace = perc.make("chat", requests=100)
     rows = perc.compare(trace, ["lru", scope["long_prompts"]()], [100]).rows
     assert rows[1].policy == "long_prompts"
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="run away from a checkout")
+def test_the_online_policy_that_the_docs_add_works():
+    code = blocks(ROOT / "docs" / "extending.md", "python")[1]
+    scope: dict = {}
+    exec(compile(code, "docs/extending.md", "exec"), scope)
+    (row,) = perc.compare(perc.make("chat", requests=100), [scope["decay"]], [100]).rows
+    assert row.block_hit_ratio > 0

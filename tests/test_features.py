@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
+from perc.cost import DEFAULT_COST
+from perc.errors import TraceWarning
 from perc.features import features
 from perc.traces.build import Columns, build_trace
 from tests.strategies import traces
@@ -96,3 +98,49 @@ def test_recompute_seconds_grow_along_the_prompt():
 def test_unknown_feature():
     with pytest.raises(ValueError, match="no feature 'colour'"):
         features(trace_of([[0]]), ["colour"])
+
+
+def test_the_class_joins_frequency_turn_and_kind():
+    """Ten times a-b-c of one session each; then one more of another turn or kind."""
+    requests = [[k] for k in range(12)]
+    plain = features(trace_of(requests, session=[*range(12)]), ["resume_p"]).resume_p
+    assert plain[-1] == pytest.approx(1 / (11 + 4))
+    turned = trace_of(requests, session=[*range(11), 0])
+    assert features(turned, ["resume_p"]).resume_p[-1] == pytest.approx(1 / 4)
+    kinds = ["a"] * 11 + ["b"]
+    other = trace_of(requests, session=[*range(12)], kind=kinds)
+    assert features(other, ["resume_p"]).resume_p[-1] == pytest.approx(1 / 4)
+
+
+def test_features_of_a_request_by_hand():
+    """Two blocks, the second partial: 6 of 8 tokens in blocks of 4."""
+    trace = build_trace(
+        Columns(
+            arrival_s=np.array([10.0, 70.0]),
+            input_tokens=np.array([6, 4]),
+            output_tokens=np.array([9, 9]),
+            ids=np.array([0, 1, 0]),
+            lengths=np.array([2, 1]),
+            priority=np.array([3, -1]),
+        ),
+        block_tokens=4,
+        source="by hand",
+    )
+    values = features(trace, [*CAUSAL, "next_use"])
+    assert values.step.tolist() == [0, 0, 1]
+    assert values.time_s.tolist() == [0, 0, 60]
+    assert values.depth.tolist() == [0, 1, 0]
+    assert values.tokens.tolist() == [4, 2, 4]
+    assert values.input_tokens.tolist() == [6, 6, 4]
+    assert values.request_blocks.tolist() == [2, 2, 1]
+    assert values.priority.tolist() == [3, 3, -1]
+    assert values.next_use.tolist() == [1, 2**31 - 1, 2**31 - 1]
+    own = DEFAULT_COST
+    expected = [own.prefill_s(4), own.prefill_s(6) - own.prefill_s(4), own.prefill_s(4)]
+    assert values.recompute_s == pytest.approx(expected)
+
+
+def test_long_spans_are_told():
+    trace = _with_arrivals(trace_of([[0], [1]]), np.array([0.0, 1e9]))
+    with pytest.warns(TraceWarning, match="times in scores resolve 64 s"):
+        features(trace, ["time_s"])

@@ -18,7 +18,7 @@ from tests.test_step import trace_of
 
 
 def _few_scores(params, f):
-    return (f.step * params) % 3
+    return (f.step * 7 + f.depth * params) % 5
 
 
 @settings(deadline=None, max_examples=150)
@@ -32,7 +32,7 @@ def test_engine_equals_oracle(trace, capacity, refresh, data):
         )
     )
     policy = Policy(
-        np.int32(data.draw(st.integers(1, 4))), _few_scores, "few", ("step",)
+        np.int32(data.draw(st.integers(1, 4))), _few_scores, "few", ("step", "depth")
     )
     score = perc.scores(policy, trace)
     expected = oracle.simulate(

@@ -2,6 +2,7 @@
 
 import inspect
 import warnings
+from typing import cast
 
 import chex
 import jax
@@ -25,7 +26,8 @@ from tests.test_step import trace_of
 
 
 def _few_scores(params, f):
-    return (f.step * params) % 3  # many ties, not monotone in anything
+    """Many ties, not monotone in anything, different along a prompt."""
+    return (f.step * 7 + f.depth * params) % 5
 
 
 flags = st.tuples(st.booleans(), st.booleans(), st.booleans())
@@ -36,7 +38,7 @@ flags = st.tuples(st.booleans(), st.booleans(), st.booleans())
 def test_engines_agree(trace, capacity, salt, flag):
     bypass, refresh, chain = flag
     policy = Policy(
-        np.int32(salt), _few_scores, "few", ("step",), refresh, chain, bypass
+        np.int32(salt), _few_scores, "few", ("step", "depth"), refresh, chain, bypass
     )
     score = perc.scores(policy, trace)
     hits, victims = oracle.simulate(
@@ -65,7 +67,7 @@ def test_blocks_of_different_sizes(trace, capacity, salt, bypass, data):
         st.integers(1, 4), min_size=trace.n_blocks, max_size=trace.n_blocks
     )
     size_of = np.array(data.draw(sizes), np.int32)
-    policy = Policy(np.int32(salt), _few_scores, "few", ("step",))
+    policy = Policy(np.int32(salt), _few_scores, "few", ("step", "depth"))
     score = perc.scores(policy, trace)
     expected = sized_oracle.simulate(
         rows_of(trace, trace.block),
@@ -139,10 +141,35 @@ def test_replaying_twice_is_identical(small_chat):
 
 def test_negative_capacity_and_foreign_ranks_are_refused(small_chat):
     ranks = perc.ranks(small_chat, small_chat.request)
-    with pytest.raises(ValueError, match="negative capacity"):
-        perc.replay(small_chat, ranks, [-1])
+    for capacity in cast(list[int], [-1, 0.5]):
+        with pytest.raises(ValueError, match="whole number of blocks, 0 or more"):
+            perc.replay(small_chat, ranks, [capacity])
     with pytest.raises(ValueError, match="same trace"):
         perc.replay(small_chat, ranks[:-1], [1])
+
+
+@pytest.mark.parametrize("spoil", [lambda r: r + 10, lambda r: r * 0, lambda r: r / 2])
+def test_what_is_no_permutation_is_refused(small_chat, spoil):
+    """An engine would loop for ever on ranks that two blocks share."""
+    ranks = perc.ranks(small_chat, small_chat.request)
+    with pytest.raises(ValueError, match="scores become ranks by"):
+        perc.replay(small_chat, spoil(ranks), [50])
+
+
+def test_a_hole_ends_the_hit():
+    """[0, 1, 2] with its middle gone hits one block, though two are resident."""
+    trace = trace_of([[0, 1, 2], [3], [0, 1, 2]])
+    score = np.array([9, 0, 9, 5, 9, 9, 9], np.float32)
+    hits = perc.replay(trace, perc.ranks(trace, score), [3]).blocks
+    assert hits.tolist() == [[0, 0, 1]]
+
+
+def test_a_capacity_beyond_all_accesses_holds_everything(small_chat):
+    ranks = perc.ranks(small_chat, small_chat.request)
+    for sizes in ([2**40], [5, 2**40]):
+        found = perc.replay(small_chat, ranks, sizes)
+        assert found.blocks[-1].sum() == np.count_nonzero(small_chat.prev >= 0)
+        assert found.evictions[-1] == 0
 
 
 def test_empty_trace_has_no_hits():

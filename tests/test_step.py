@@ -1,5 +1,8 @@
 """The definition itself, on cases small enough to check by hand (cases.md)."""
 
+import warnings
+from dataclasses import replace
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -7,6 +10,7 @@ import numpy as np
 import pytest
 
 import perc
+from perc.errors import TraceWarning
 from perc.policies.registry import registry
 from perc.step import pin, replay_steps
 from perc.traces.build import Columns, build_trace
@@ -148,17 +152,41 @@ def test_the_state_is_not_changed_in_place():
     chex.assert_trees_all_equal(before, copy)
 
 
+def test_blocks_of_no_known_number_are_passed_over():
+    policy = registry["lru"]()
+    state = perc.empty_cache(3, 5)
+    state, _ = serve(policy, state, 0, [4])
+    after, outcome = serve(policy, state, 1, [7])
+    assert outcome.hit_blocks == 0 and not outcome.admitted.any()
+    assert sorted(after.block.tolist()) == [-1, -1, 4]
+    assert pin(state, jnp.array([5, 999, -1])).pins.tolist() == [0, 0, 0]
+    assert pin(state, jnp.array([4]), by=-1).pins.tolist() == [0, 0, 0]
+
+
+def test_outcome_says_what_is_new_and_what_is_padding():
+    policy = registry["lru"]()
+    state, _ = serve(policy, perc.empty_cache(3, 9), 0, [0, 1])
+    _, outcome = serve(policy, state, 1, [0, 2])
+    assert outcome.resident.tolist() == [True, False]
+    assert outcome.admitted.tolist() == [True, True]
+    assert outcome.victims.tolist() == [-1, -1]
+    assert outcome.victim_scores.tolist() == [float("inf")] * 2
+
+
 @pytest.mark.parametrize("requests", [[], [[]], [[], [1], []]])
 def test_nothing_is_divided_by_nothing(requests):
     """Case 14."""
     trace = trace_of(requests)
-    result = (
-        perc.compare(trace, ["lru", "perc", "belady"], [0, 2])
-        if requests != [[]]
-        else None
-    )
-    if result:
-        assert all(row.block_hit_ratio == 0 for row in result.rows)
-    assert replay_steps(registry["perc"](), trace, 2).blocks.tolist() == [0] * len(
-        requests
-    )
+    with warnings.catch_warnings(action="ignore", category=TraceWarning):
+        result = perc.compare(trace, ["lru", "perc", "belady"], [0, 2])
+    assert all(row.block_hit_ratio == 0 for row in result.rows)
+    hits = replay_steps(registry["perc"](), trace, 2).blocks.tolist()
+    assert hits == [0] * len(requests)
+
+
+def test_prompts_that_fill_no_block_are_told():
+    """Case 4: nothing is cacheable, and the warning names both lengths."""
+    trace = replace(trace_of([[], []]), input_tokens=np.array([3, 5]), block_tokens=8)
+    with pytest.warns(TraceWarning, match="has 5 tokens and fills no block of 8"):
+        (row,) = perc.compare(trace, ["lru"], [4]).rows
+    assert row.block_hit_ratio == 0 and row.recompute_tokens == 8

@@ -7,12 +7,12 @@ from importlib.metadata import version
 
 from perc.errors import InputError, TraceWarning
 
-INPUT_ERROR, INTERRUPTED = 2, 130
+FAILED, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 NATIVE_LOOPS = "xla_cpu_small_while_loop_byte_threshold=100000"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs one command and exits: 0 done, 2 bad input, 130 interrupted."""
+    """Runs one command and exits: 0 done, 1 failed, 2 bad input, 130 interrupted."""
     words = sys.argv[1:] if arguments is None else arguments
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us
@@ -26,11 +26,17 @@ def main(arguments: list[str] | None = None) -> None:
     except InputError as error:
         print(f"perc: {error}", file=sys.stderr)
         sys.exit(INPUT_ERROR)
+    except MemoryError:
+        print("perc: not enough memory; use a part of the trace", file=sys.stderr)
+        sys.exit(FAILED)
     except KeyboardInterrupt:
         print("perc: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # a full disk, say
+        print(f"perc: {error}", file=sys.stderr)
+        sys.exit(FAILED)
 
 
 def _allow_native_loops() -> None:

@@ -5,6 +5,7 @@ They hold arrivals and lengths only: every request of the trace has zero blocks.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -31,7 +32,8 @@ def read(path: str, options: Options) -> Trace:
     columns = gather(_rows(path, options), path)
     columns.arrival_s -= columns.arrival_s.min()
     block_tokens = options.block_tokens or BLOCK_TOKENS
-    return build_trace(columns, block_tokens=block_tokens, source=path)
+    trace = build_trace(columns, block_tokens=block_tokens, source=path)
+    return replace(trace, tells_blocks=False)
 
 
 def _rows(path: str, options: Options) -> Iterator[Row]:

@@ -140,6 +140,10 @@ def _checked(columns: Columns, block_tokens: int, source: str) -> Columns:
     if columns.turn is not None:
         strange = (columns.turn < 1) | (columns.turn > TURN_MAX)
         tests.append((strange, columns.turn, "turn", f"1 to {TURN_MAX}"))
+    if columns.priority is not None:
+        within = f"within {INT32_MAX}"
+        far = np.abs(columns.priority.astype(np.float64)) > INT32_MAX
+        tests.append((far, columns.priority, "priority", within))
     for wrong, values, name, allowed in tests:
         rows = np.flatnonzero(wrong)
         if len(rows):
@@ -257,7 +261,8 @@ def factorize(ids: np.ndarray) -> np.ndarray:
         return np.array([table.setdefault(x, len(table)) for x in ids], np.int32)
     low, high = int(ids.min()), int(ids.max())
     if high - low < 4 * len(ids) + 1024:
-        code = (ids - ids.dtype.type(low)).astype(np.int64)
+        wide = ids if ids.dtype.itemsize == 8 else ids.astype(np.int64)
+        code = (wide - wide.dtype.type(low)).astype(np.int64)
     else:
         code = np.unique(ids, return_inverse=True)[1]
     first = _first_index(code)

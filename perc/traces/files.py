@@ -107,15 +107,16 @@ def _zstd_chunks(raw: BinaryIO) -> Iterator[bytes]:
 
 def split_lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Numbered lines, from 1, without line ends (LF or CRLF) and byte-order mark."""
-    number, rest = 0, b""
+    number, rest = 0, []  # pieces of a line that is not over yet
     for piece in pieces:
-        whole = (rest + piece).split(b"\n")
-        rest = whole.pop()
-        for line in whole:
+        first, *others = piece.split(b"\n")
+        rest.append(first)
+        for line in others:
             number += 1
-            yield number, _bare(line, number)
-    if rest:
-        yield number + 1, _bare(rest, number + 1)
+            yield number, _bare(b"".join(rest), number)
+            rest = [line]
+    if any(rest):
+        yield number + 1, _bare(b"".join(rest), number + 1)
 
 
 def _bare(line: bytes, number: int) -> bytes:

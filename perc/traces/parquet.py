@@ -56,6 +56,7 @@ def write(trace: Trace, path: str) -> None:
         "source": trace.source,
         "kinds": trace.kinds,
         "sessions_inferred": trace.sessions_inferred,
+        "tells_blocks": trace.tells_blocks,
     }
     metadata = {METADATA_KEY: json.dumps({**facts, "sha256": _digest(trace, facts)})}
     partial = target.with_name(f".{target.name}.{os.getpid()}")
@@ -153,6 +154,7 @@ def _trace(table: Any, facts: dict[str, Any]) -> Trace:
         source=facts["source"],
         kinds=tuple(facts["kinds"]),
         sessions_inferred=facts["sessions_inferred"],
+        tells_blocks=facts["tells_blocks"],
     )
 
 

@@ -87,6 +87,8 @@ def _unpacked(path: str, archive: bytes) -> dict[str, Iterator[Record]]:
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
             for member in tar:
+                if not member.isfile():  # links may lead nowhere, or to themselves
+                    continue
                 content = tar.extractfile(member)
                 if content:
                     where = f"{path}:{member.name}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from perc.errors import InputError
 from perc.workloads import agent_facts as facts
 from perc.workloads.arguments import at_least, describe, positive, probabilities
 from perc.workloads.chains import Chains, block_ids
@@ -74,6 +75,10 @@ def agent(
     positive(sessions_per_h=sessions_per_h)
     probabilities(end_turn_p=end_turn_p, tool_return_p=tool_return_p)
     probabilities(user_return_p=user_return_p, subagent_p=subagent_p)
+    if end_turn_p * (1 - user_return_p) + (1 - end_turn_p) * (1 - tool_return_p) <= 0:
+        raise InputError(
+            "no session would ever end; let user_return_p or tool_return_p be below 1."
+        )
     rng = np.random.default_rng(seed)
     agents = _Agents(
         end_turn_p, tool_return_p, user_return_p, subagent_p, context_tokens

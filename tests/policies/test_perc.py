@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import perc
+from perc.compare import run
+from perc.cost import DEFAULT_COST, PrefillCost
 from perc.policies.perc import perc as perc_policy
 from perc.policies.registry import registry
 from perc.types import Features
@@ -70,3 +72,25 @@ def test_each_parameter_changes_the_order(small_chat):
 def test_negative_parameters_are_refused(value):
     with pytest.raises(ValueError, match="tau_s is .*, must be 0 or more"):
         perc_policy(tau_s=value)
+
+
+def test_cost_is_per_token():
+    policy = perc_policy(cost_weight=1.0)
+    assert score(policy, recompute_s=2.0, tokens=1024) == pytest.approx(score(policy))
+
+
+def test_the_order_is_safe_for_prefixes_and_the_defaults_are_documented():
+    policy = perc_policy()
+    assert policy.chain
+    assert float(policy.params["tau_s"]) == 200.0
+    assert float(policy.params["cost_weight"]) == 0.0
+
+
+def test_the_cost_model_reaches_the_score(small_chat):
+    dear = PrefillCost("attention only", 1e-12, 1.0)
+    policy = perc_policy(cost_weight=1.0)
+    scores = [perc.scores(policy, small_chat, cost=c) for c in (DEFAULT_COST, dear)]
+    assert not np.array_equal(scores[0], scores[1])
+    sizes = [100, 400, 800]
+    hits = [run(policy, small_chat, sizes, cost=c) for c in (DEFAULT_COST, dear)]
+    assert not np.array_equal(hits[0], hits[1])

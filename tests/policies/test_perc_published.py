@@ -17,6 +17,7 @@ from perc.types import Features
         (33, 2, 2.0, 0.0302912),
         (8192, 256, 0.028, 0.0640000),
         (64, 2, 100.0, 0.00312132),
+        (1000, 1, 0.0001, 2.0),  # the floor of 10 ms: a rate of 100 a second
     ],
 )
 def test_vectors(tokens, blocks, gap_s, score):

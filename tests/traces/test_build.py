@@ -192,3 +192,35 @@ def test_factorize_numbers_by_first_appearance(values):
     expected = {x: i for i, x in enumerate(dict.fromkeys(values))}
     found = factorize(np.array(values, np.int64))
     assert found.tolist() == [expected[x] for x in values]
+
+
+def test_every_column_moves_with_its_request():
+    columns = columns_of(
+        [[1], [2], [3]],
+        arrival_s=np.array([2.0, 0.0, 1.0]),
+        session=["x", "y", "z"],
+        turn=np.array([3, 1, 2]),
+        kind=["c", "a", "b"],
+        priority=np.array([30, 10, 20]),
+        deadline_s=np.array([3.0, 1.0, 2.0]),
+    )
+    with pytest.warns(TraceWarning, match="sorted by time"):
+        trace = build_trace(columns, block_tokens=BLOCK_TOKENS, source="t")
+    assert trace.turn.tolist() == [1, 2, 3]
+    assert trace.priority.tolist() == [10, 20, 30]
+    assert trace.deadline_s.tolist() == [1.0, 2.0, 3.0]
+    assert [trace.kinds[k] for k in trace.kind] == ["a", "b", "c"]
+    assert trace.session.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.uint64, np.int64])
+def test_ids_of_any_width_keep_their_partition(dtype):
+    info = np.iinfo(dtype)
+    ids = np.array([info.min, info.max, info.min, info.max - 1], dtype)
+    assert factorize(ids).tolist() == [0, 1, 0, 2]
+
+
+def test_a_priority_beyond_32_bits_is_named():
+    columns = columns_of([[1]], priority=np.array([2**31]))
+    with pytest.raises(InputError, match="priority is 2147483648, must be within"):
+        build_trace(columns, block_tokens=BLOCK_TOKENS, source="t")
