@@ -79,6 +79,9 @@ def step(
     pool_depth = jnp.concatenate([slots.depth, depth])
     fixed = jnp.concatenate([slots.pins > 0, jnp.zeros(length, bool)])
     own = jnp.concatenate([own_slot, new]) & (not policy.bypass)
+    # `lexsort` sorts by its last key first: what may not leave at all comes last, then
+    # the request's own blocks (tail first), then by score and ties. No more than the
+    # L newcomers can be too many, so L places are enough.
     order = jnp.lexsort(
         (
             -pool_depth,
@@ -92,7 +95,7 @@ def step(
     leaves = jnp.zeros(n_slots + length, bool).at[order].set(chosen)
     victims = jnp.where(chosen, pool_block[order], -1)
 
-    # 4. Insert.
+    # 4. Insert. `free` lists empty slots; beyond them, one that writes nowhere.
     admitted = new & ~leaves[n_slots:]
     kept = jnp.where(leaves[:n_slots], -1, slots.block)
     free = jnp.nonzero(kept < 0, size=min(length, n_slots), fill_value=n_slots)[0]
