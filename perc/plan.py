@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from perc.bootstrap import COVERS, RESAMPLES, Measure
-from perc.capacities import in_blocks
+from perc.capacities import in_blocks, log_grid
 from perc.compare import Progress, describe, resolve
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError
@@ -145,9 +145,7 @@ def require_blocks(trace: Trace) -> None:
 
 def default_capacities(trace: Trace) -> list[int]:
     """A logarithmic grid from the longest request to the whole working set."""
-    largest = trace.n_blocks
-    smallest = max(min(largest, max(trace.longest_request, largest // 1000)), 1)
-    return sorted({int(x) for x in np.geomspace(smallest, largest, GRID_POINTS)})
+    return log_grid(trace, GRID_POINTS)
 
 
 def _check(bytes_per_token: float, bootstrap: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from perc.metrics import ratio
 from perc.traces.build import parent_requests
 from perc.types import Trace
 
@@ -58,18 +59,18 @@ def summarize(trace: Trace) -> dict[str, Any]:
         "accesses": trace.n_accesses,
         "blocks": trace.n_blocks,
         "span_s": span_s,
-        "requests_per_s": _ratio(n_requests, span_s),
+        "requests_per_s": ratio(n_requests, span_s),
         "input_tokens": input_total,
         "output_tokens": int(trace.output_tokens.sum(dtype=np.int64)),
         "request_input_tokens": _quantiles(trace.input_tokens),
         "request_output_tokens": _quantiles(trace.output_tokens),
         "longest_request_blocks": trace.longest_request,
-        "ideal_block_hit_ratio": _ratio(int(seen.sum()), trace.n_accesses),
-        "ideal_token_hit_ratio": _ratio(
+        "ideal_block_hit_ratio": ratio(int(seen.sum()), trace.n_accesses),
+        "ideal_token_hit_ratio": ratio(
             int(trace.tokens[seen].sum(dtype=np.int64)), input_total
         ),
-        "never_reused_share": _ratio(int((counts == 1).sum()), trace.n_blocks),
-        "partial_share": _ratio(
+        "never_reused_share": ratio(int((counts == 1).sum()), trace.n_blocks),
+        "partial_share": ratio(
             int((trace.tokens < trace.block_tokens).sum()), trace.n_accesses
         ),
         "kinds": dict(zip(trace.kinds, kinds, strict=True)),
@@ -103,7 +104,7 @@ def _turns(turn: np.ndarray, parent: np.ndarray) -> dict[str, list]:
     return {
         "turns": turns.tolist(),
         "continued": [
-            _ratio(a, b) for a, b in zip(followed.tolist(), turns.tolist(), strict=True)
+            ratio(a, b) for a, b in zip(followed.tolist(), turns.tolist(), strict=True)
         ],
     }
 
@@ -118,7 +119,3 @@ def _quantiles(values: np.ndarray) -> dict[str, float] | None:
         return None
     found = np.quantile(values, QUANTILES).tolist()
     return {f"p{round(100 * q)}": x for q, x in zip(QUANTILES, found, strict=True)}
-
-
-def _ratio(part: float, whole: float) -> float:
-    return float(part / whole) if whole else 0.0

@@ -18,7 +18,7 @@ from perc.compare import resolve, run
 from perc.curves import lru_curve
 from perc.errors import InputError
 from perc.grid import Configuration, Grid, TraceSpec, describe, digest
-from perc.metrics import measure, ratio, warmup_requests
+from perc.metrics import measure_rows, ratio, warmup_requests
 from perc.replay import replay
 from perc.report.run_folder import trace_sha256
 from perc.sweep_devices import Placed, place, replay_orders
@@ -126,8 +126,8 @@ def _bound(job: Job, ready: _Ready, bypass: bool) -> list[float]:
         (bound,) = resolve(["belady_bypass" if bypass else "belady"])
         ((hits, _),) = _replays(job, ready, [bound])
         ready.bounds[bypass] = [
-            measure(job.trace, row, warmup_requests=ready.skip).block_hit_ratio
-            for row in hits
+            metrics.block_hit_ratio
+            for metrics in measure_rows(job.trace, hits, warmup_requests=ready.skip)
         ]
     return ready.bounds[bypass]
 
@@ -159,11 +159,11 @@ def _rows(
     """One row a capacity."""
     hits, evictions = counts
     bounds = _bound(job, ready, getattr(policy, "bypass", False))
+    measured = measure_rows(
+        job.trace, hits, warmup_requests=ready.skip, cost=job.grid.cost
+    )
     rows = []
-    for k, size in enumerate(ready.sizes):
-        found = measure(
-            job.trace, hits[k], warmup_requests=ready.skip, cost=job.grid.cost
-        )
+    for k, (size, found) in enumerate(zip(ready.sizes, measured, strict=True)):
         lru, bound = ready.lru[k], bounds[k]
         gain = found.block_hit_ratio - lru
         rows.append(

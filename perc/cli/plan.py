@@ -58,17 +58,15 @@ def plan(
         InputError: if the trace or a flag is not as it must be.
     """
     from perc.capacities import parse_capacities
+    from perc.cli.compare import embedded_trace
     from perc.cli.policies import parse_policies
     from perc.cli.progress import progress_bar
     from perc.plan import plan as run
-    from perc.workloads import make
 
     began = time.perf_counter()
     chosen = parse_policies(policies)
     sizes = None if capacities is None else parse_capacities(capacities)
-    if trace is None:
-        print("no trace given: making synthetic chat traffic", file=sys.stderr)
-    traffic = make("chat") if trace is None else open_trace(trace, loading)
+    traffic = embedded_trace() if trace is None else open_trace(trace, loading)
     with progress_bar("replaying") as progress:
         result = run(
             traffic,
