@@ -1,0 +1,54 @@
+"""The default: exact where the table is small, bounded where it is not."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perc import select
+from perc.errors import InputError
+from tests.select import brute
+from tests.select.brute import NODES, columns, forests, instances, members, shape, size
+
+many = settings(deadline=None, max_examples=60)
+
+
+@many
+@given(instances())
+def test_exact_or_at_most_twice_the_optimum(instance):
+    rows, need = instance
+    best = brute.optimum(rows, need)
+    exact = select.choose(columns(rows), need)
+    fast = select.choose(columns(rows), need, cells=0)
+    assert bool(exact.enough) == bool(fast.enough) == (best is not None)
+    if best is not None:
+        assert float(exact.cost) == best <= float(fast.cost) <= 2 * best
+        chosen = members(fast.mask)
+        assert all(size(rows, chosen - {i}) < need for i in chosen)
+
+
+@many
+@given(instances(most=NODES), st.data())
+def test_closed_in_a_forest(instance, data):
+    rows, need = instance
+    parents = data.draw(forests(len(rows)))
+    best = brute.optimum(rows, need, brute.closed_sets(parents))
+    for cells in (10**6, 0):
+        choice = select.choose(columns(rows), need, forest=shape(parents), cells=cells)
+        assert bool(choice.enough) == (best is not None)
+        assert brute.is_closed(parents, members(choice.mask))
+        if best is not None and cells:
+            assert float(choice.cost) == best
+
+
+def test_large_needs():
+    items = brute.plain([3, 4], [1, 2])
+    for need in (8, 2**31, 2**40):
+        choice = select.choose(items, need)
+        assert not choice.enough and not choice.mask.any()
+    assert select.choose(select.items([2**30], [1]), 2**30).enough
+
+
+@pytest.mark.parametrize("need", [-1, 1.5, "3", [1, 2]])
+def test_needs_that_cannot_be(need):
+    with pytest.raises(InputError, match="whole number, 0 or more"):
+        select.choose(select.items([3], [1]), need)
