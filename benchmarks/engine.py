@@ -32,7 +32,7 @@ from perc.replay import engine_columns, replay_one
 from perc.types import Trace
 
 BARS_NS = {(0, 10): 75, (0, 12): 40}  # by version of JAX
-POLICIES = ("lru", "belady", "perc", "fifo")
+POLICIES = ("lru", "belady", "perc_decay", "fifo")
 PEER_NAMES = {"lru": "LRU", "fifo": "FIFO", "belady": "Belady"}
 COLUMNS = ("blocks", "hit ratio", "perc ns", "peer ns", "peer / perc")
 Run = Callable[[int], tuple[np.ndarray, int]]  # capacity to hits i32[R], evictions

@@ -1,13 +1,13 @@
-"""What do the parameters of `perc` change, and where does it lose to LRU?
+"""What do the parameters of `perc_decay` change, and where does it lose to LRU?
 
     python benchmarks/perc_parameters.py [TRACE ...] [--capacities 1000,5%]
 
-For each trace and capacity: block hit ratio and recompute seconds of `perc` for every
+For each trace and capacity: block hit ratio and recompute seconds of it for every
 `tau_s` and `cost_weight`, beside LRU, LFU and the clairvoyant bound (Belady: a bound
 for hits, for recompute seconds only something to compare with). The first half of the
 requests fills the cache and is not counted. Below each table: where LRU does better.
 
-The docstring of `perc.policies.perc` rests on these tables.
+The docstring of `perc.policies.perc_decay` rests on these tables.
 """
 
 import inspect
@@ -31,7 +31,7 @@ TAU_S = (0.0, 25.0, 50.0, 100.0, 200.0, 400.0, 800.0)
 COST_WEIGHTS = (0.0, 0.25, 0.5, 1.0)
 WARMUP = 0.5
 BESIDE = ("lru", "lfu", "belady")
-_PARAMETERS = inspect.signature(registry["perc"]).parameters
+_PARAMETERS = inspect.signature(registry["perc_decay"]).parameters
 DEFAULT = (_PARAMETERS["tau_s"].default, _PARAMETERS["cost_weight"].default)
 Found = dict[str | tuple[float, float], list[Metrics]]  # by policy, one a capacity
 
@@ -42,7 +42,7 @@ def main(
     capacities: str = "1%,2%,5%,10%,25%",
     block_tokens: int | None = None,
 ) -> None:
-    """Varies the parameters of `perc`.
+    """Varies the parameters of `perc_decay`.
 
     Args:
         traces: files of traces; without one, the embedded chat traffic.
@@ -63,18 +63,18 @@ def main(
 
 
 def run_all(trace: Trace, sizes: list[int]) -> Found:
-    """Every policy at every size; the features of `perc` are computed once."""
+    """Every policy at every size; the features of `perc_decay` are computed once."""
     found: Found = {}
     for name in BESIDE:
         policy = registry[name]()
         found[name] = run(trace, policy, perc.scores(policy, trace), sizes)
-    values = features(trace, registry["perc"]().uses)
+    values = features(trace, registry["perc_decay"]().uses)
     for tau_s in TAU_S:
         for weight in COST_WEIGHTS:
             if tau_s == 0 and weight > 0:  # the score is the time alone
                 found[tau_s, weight] = found[tau_s, 0.0]
                 continue
-            policy = registry["perc"](tau_s=tau_s, cost_weight=weight)
+            policy = registry["perc_decay"](tau_s=tau_s, cost_weight=weight)
             score = scores_from(policy, trace, values)
             found[tau_s, weight] = run(trace, policy, score, sizes)
     return found

@@ -3,7 +3,7 @@
     python benchmarks/sweep.py [TRACE] [--configurations 1000] [--many 50]
 
 Runs `perc sweep` as a person would, a process each, and counts everything: start, the
-trace, compilation, LRU and the bound, the table. The policy is `perc`, its `tau_s` and
+trace, compilation, LRU and the bound, the table. It is `perc_decay`; its `tau_s` and
 `cost_weight` drawn at random: many configurations at one capacity, then fewer at many
 capacities. The bars: 1,000 configurations at one capacity in 30 CPU seconds, 10 ms a
 configuration and capacity where there are 32, and memory that does not grow with the
@@ -29,7 +29,7 @@ seeds = [{seed}]
 [[traces]]
 {trace}
 [[policies]]
-name = "perc"
+name = "perc_decay"
 tau_s = {{ low = 1, high = 2000, scale = "log", samples = {configurations} }}
 cost_weight = {{ low = 0, high = 1, samples = {configurations} }}
 """

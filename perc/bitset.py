@@ -6,7 +6,7 @@ rules keep copies away: read only through `peek`, and let every value read reach
 of the same array.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +80,12 @@ def peek(array: jax.Array, i: jax.Array) -> jax.Array:
         lambda: lax.dynamic_index_in_dim(array, jnp.maximum(i, 0), keepdims=False),
         lambda: jnp.zeros(array.shape[1:], array.dtype),
     )
+
+
+def write(array: jax.Array, i: jax.Array, value: Any) -> jax.Array:
+    """`array.at[i].set(value)` for an index in range, in fewer instructions."""
+    value = jnp.asarray(value, array.dtype)
+    return lax.dynamic_update_index_in_dim(array, value, i, 0)
 
 
 def bit_of(rank: jax.Array) -> jax.Array:

@@ -158,6 +158,7 @@ _FEATURES: dict[str, Callable[[Trace, PrefillCost], np.ndarray]] = {
     "time_s": _time_s,
     "depth": lambda t, cost: t.depth,
     "tokens": lambda t, cost: t.tokens,
+    "prefix_tokens": lambda t, cost: t.depth * np.int32(t.block_tokens),
     "recompute_s": _recompute_s,
     "frequency": _frequency,
     "priority": _of_request("priority"),

@@ -15,11 +15,11 @@ A grid is a TOML file (`read_grid`) or a dict of the same shape (`parse_grid`):
     [[policies]]
     name = "lru"
     [[policies]]
-    name = "perc"
+    name = "perc_decay"
     tau_s = { from = 10, to = 1000, steps = 25, scale = "log" }
     cost_weight = [0, 0.5, 1]        # every value with every other: 75 configurations
     [[policies]]
-    name = "perc"                    # drawn together: 200 configurations a seed
+    name = "perc_decay"              # drawn together: 200 configurations a seed
     tau_s = { low = 1, high = 2000, scale = "log", samples = 200 }
     cost_weight = { low = 0, high = 1, samples = 200 }
 

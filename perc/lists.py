@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from perc.bitset import peek
+from perc.bitset import peek, write
 
 NOWHERE = -1  # the list of a block that is in none
 
@@ -50,12 +50,6 @@ def read(array: jax.Array, i: jax.Array) -> tuple[jax.Array, jax.Array]:
     """`array[i]` of a policy's own array, after the array to carry on with."""
     value = peek(array, i)
     return write(array, i, value), value
-
-
-def write(array: jax.Array, i: jax.Array, value: Any) -> jax.Array:
-    """`array.at[i].set(value)` for an index in range, in fewer instructions."""
-    value = jnp.asarray(value, array.dtype)
-    return lax.dynamic_update_index_in_dim(array, value, i, 0)
 
 
 def entry(lists: Lists, block: jax.Array) -> tuple[Lists, Entry]:

@@ -2,7 +2,7 @@
 
 Where a score depends on the trace alone, `perc.replay` sorts it once and is faster.
 In-cache counts, GreedyDual's clock, queues, ghosts and admission depend on the cache
-itself; here they are computed inside the loop, by one of two engines:
+itself; here they are computed inside the loop, by one of these engines:
 
     Scored  `perc/online_scored.py`. The blocks of a request are looked up, scored and
             stored together, as `perc.step` does; they are never its victims unless
@@ -11,6 +11,8 @@ itself; here they are computed inside the loop, by one of two engines:
             accessed one by one, deepest first. One that is not there makes room for
             itself first, so another block of the same request may be the victim.
             (`random` goes root first and spares the request.)
+    Rescored  `perc/online_rescored.py`. As Scored, but the order changes while blocks
+            idle: all resident blocks are scored anew when a request needs room.
 
 A hit is a leading run of blocks that were resident when the request came. Every block
 is accessed once a request. Where a parent may leave before its child, the child stays
@@ -30,12 +32,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from perc.aged import aged_traffic, replay_at
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.features import features
 from perc.online_listed import replay_listed
+from perc.online_rescored import replay_rescored, slots_for
 from perc.online_scored import Traffic, replay_scored
 from perc.shapes import bucket, pad
-from perc.types import Hits, Listed, OnlinePolicy, Trace
+from perc.types import Aged, Hits, Listed, OnlinePolicy, Rescored, Trace
 
 
 def replay_online(
@@ -67,6 +71,9 @@ def replay_online(
     hits, evictions = np.zeros(shape, np.int32), np.zeros(len(capacities), np.int32)
     if not trace.n_accesses:
         return Hits(hits, evictions)
+    if isinstance(policy.rule, Aged):
+        traffic = aged_traffic(trace, policy, cost=cost)
+        return replay_at(trace, policy, capacities, traffic)
     traffic = online_traffic(trace, policy, cost=cost)
     for k, capacity in enumerate(capacities):
         leading, evictions[k] = replay_traffic(policy, traffic, int(capacity))
@@ -83,7 +90,12 @@ def replay_traffic(
         ValueError: for a score that is NaN, or a victim that is not resident.
     """
     size = np.int32(min(capacity, np.iinfo(np.int32).max))
-    if isinstance(policy.rule, Listed):
+    if isinstance(policy.rule, Rescored):
+        longest = int((traffic.stop - traffic.start).max())
+        n_slots = slots_for(int(size), len(traffic.parent), longest)
+        hits, evictions, bad = replay_rescored(policy, traffic, size, n_slots)
+        wrong = "of its scores are NaN"
+    elif isinstance(policy.rule, Listed):
         if size == 0:  # its functions may count on room for one block
             accesses = int((traffic.stop - traffic.start).sum())
             return np.zeros(len(traffic.start), np.int32), accesses
@@ -103,9 +115,14 @@ def online_traffic(
     """Lays a trace out for the engines, padded so that programs are shared."""
     mirror = (trace.start + trace.stop - 1)[trace.request] - np.arange(trace.n_accesses)
     parent = np.full(bucket(trace.n_blocks), bucket(trace.n_blocks), np.int32)
+    before = np.full(trace.n_accesses, bucket(trace.n_accesses), np.int32)
+    again = np.flatnonzero(trace.prev >= 0)
+    before[mirror[again]] = mirror[trace.prev[again]]
     inner = np.flatnonzero(trace.depth > 0)
     parent[trace.block[inner]] = trace.block[inner - 1]
     values = features(trace, policy.uses, cost=cost)
+    learn = policy.rule.learn if isinstance(policy.rule, Rescored) else None
+    learned = learn(policy.params, trace, cost) if learn else ()
 
     def lay_out(column: np.ndarray) -> jax.Array:
         return jnp.asarray(pad(column, 0))
@@ -117,4 +134,7 @@ def online_traffic(
         start=lay_out(trace.start),
         stop=lay_out(trace.stop),
         features=jax.tree.map(lambda column: jnp.asarray(pad(column, 1)), values),
+        before=lay_out(before),
+        time_s=lay_out(trace.arrival_s.astype(np.float32)),
+        learned=jax.tree.map(jnp.asarray, learned),
     )

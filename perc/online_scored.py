@@ -1,28 +1,37 @@
-"""The cache of a `Scored` rule: a tournament over blocks, the lowest key on top.
+"""The cache of a `Scored` rule: keys by position, the lowest leaves first.
 
-Every block owns a leaf, which holds (key, position) while the block may be a victim.
-An inner node holds the smaller pair below it, so the victim is read at the root and a
-change climbs until a winner stays. Positions number the accesses in the order in which
-equal keys leave: least recent first, deepest first. No two are equal.
+Positions number the accesses in the order in which equal keys leave: least recent
+first, deepest first. A block has the key of its last access, at that access's position,
+for as long as it is resident; where that was is a column of the trace. So there is
+nothing to keep up for a block that idles, and nothing to write down for a victim but
+that its key is gone. `perc/minima.py` finds the lowest key.
+
+In a closed cache only the keys of blocks without a resident child stand there. The
+others are held back, and joined by that of a parent which loses its last child.
 
 The loops keep the in-place contract of `perc/replay.py`: XLA must not copy the state.
 """
 
-import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from perc.bitset import peek
+from perc.bitset import peek, write
+from perc.minima import (
+    EMPTY,
+    Minima,
+    announce,
+    empty_minima,
+    insert,
+    pop_lowest,
+    settle,
+)
 from perc.types import Features, Memory, OnlinePolicy, Scored
 
-EMPTY = np.iinfo(np.int32).max  # key and position of a leaf that is no candidate
-# Levels of the tree in one turn of a loop; with more, or with more in the loop of a
-# closed cache, JAX 0.10 no longer compiles the loop as one piece.
-LEVELS, LEVELS_CLOSED = 2, 1
+TAKEN = EMPTY - 1  # mark at a position: its block was resident, its key comes later
+HIGHEST = EMPTY - 2  # of a key
 
 
 class Traffic(NamedTuple):
@@ -34,18 +43,31 @@ class Traffic(NamedTuple):
     start: jax.Array  # i32[R]
     stop: jax.Array  # i32[R]
     features: Features  # [N] each
+    # For a `Scored` rule only.
+    before: jax.Array | None = None  # i32[N], by position: that of the block's last
+    # access, N = none
+    # For a `Rescored` rule only.
+    time_s: jax.Array | None = None  # f32[R]
+    learned: Any = ()  # what the rule learned of the trace
 
 
 class _Cache(NamedTuple):
-    tree: jax.Array  # i32[M, 4], row n holds the pairs of nodes 2n and 2n + 1
-    stamp: jax.Array  # i32[M + 1], 0 = out, else 2 * last request that used it + was in
-    own: jax.Array  # f32[M, W], the policy's notes
+    minima: Minima  # positions of blocks that may be victims
+    own: jax.Array  # f32[N + 1, W], by position: the policy's notes; entry N are none
     # For a closed cache only; entry M stands for the parent that a root has not.
-    held: jax.Array  # i32[M + 1, 2], pairs of the resident blocks
-    kids: jax.Array  # i32[M + 1], their resident children
+    held: jax.Array  # i32[N + 1], by position: keys of all resident blocks
+    where: jax.Array  # i32[M + 1], position of a resident block's last access
+    kids: jax.Array  # i32[M + 1], resident children
     size: jax.Array  # i32[], resident blocks
     clock: jax.Array  # f32[]
     bad: jax.Array  # i32[], scores that were not a number
+
+
+class _Request(NamedTuple):
+    first: jax.Array  # i32[], its positions, and its accesses, are first..last-1
+    last: jax.Array  # i32[]
+    kept: jax.Array  # i32[], so many of its first blocks stay
+    memory: Memory  # what its scores see, but for `own` and `resident`
 
 
 @jax.jit
@@ -53,223 +75,224 @@ def replay_scored(
     policy: OnlinePolicy, traffic: Traffic, capacity: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """One configuration: leading resident blocks i32[R], evictions, NaN scores."""
-    rule = policy.rule
+    rule, bypass = policy.rule, policy.bypass
     assert isinstance(rule, Scored)
+    late = rule.evict_first and not bypass  # scores wait for the clock
 
     def serve(r, carry):
         cache, hits, evictions = carry
-        first, last, now = traffic.start[r], traffic.stop[r], r + 1
-        cache, found, hit = _look_up(cache, traffic, first, last, now)
-        before, clock = cache.size, cache.clock
-        put = functools.partial(_put, policy, traffic, first, last, before, capacity)
-        if policy.bypass:
-            cache = put(last, clock, cache)
-            cache = cache._replace(size=before + last - first - found)
-            cache = _evict(rule, traffic, cache, 0, capacity)
+        first, last, before = traffic.start[r], traffic.stop[r], cache.size
+        kept = last - first if bypass else jnp.minimum(last - first, capacity)
+        nobody = jnp.bool_(False)
+        memory = Memory(jnp.zeros(0), cache.clock, nobody, before, capacity)
+        request = _Request(first, last, kept, memory)
+        cache, found, hit, low = _access(
+            policy, traffic, request, cache, True, not late
+        )
+        cache = cache._replace(size=before - found + kept)
+        if bypass:
+            cache = _join(rule, traffic, request, cache, low)
+            cache = _evict(rule, traffic, cache, capacity, last)
         else:
-            kept = jnp.minimum(last - first, capacity)
-            cache = cache._replace(size=before - found)
-            cache = _evict(rule, traffic, cache, now, capacity - kept)
-            clock = cache.clock if rule.evict_first else clock
-            cache = put(first + kept, clock, cache)
-            cache = cache._replace(size=cache.size + kept)
+            cache = _evict(rule, traffic, cache, capacity, first)
+            if late:
+                memory = memory._replace(clock=cache.clock)
+                request = request._replace(memory=memory)
+                cache, *_, low = _access(policy, traffic, request, cache, False, True)
+            cache = _join(rule, traffic, request, cache, low)
         gone = before + last - first - found - cache.size
-        return cache, hits.at[r].set(hit), evictions + gone
+        return cache, write(hits, r, hit), evictions + gone
 
     n_requests = traffic.start.shape[0]
-    carry = (
-        _empty(rule, traffic.parent.shape[0]),
-        jnp.zeros(n_requests, jnp.int32),
-        jnp.int32(0),
-    )
-    cache, hits, evictions = lax.fori_loop(0, n_requests, serve, carry)
+    used = traffic.stop > traffic.start  # the rest is padding
+    n = jnp.max(jnp.where(used, jnp.arange(1, n_requests + 1), 0))
+    hits = jnp.zeros(n_requests, jnp.int32)
+    carry = (_empty(rule, traffic), hits, jnp.int32(0))
+    cache, hits, evictions = lax.fori_loop(0, n, serve, carry)
     return hits, evictions, cache.bad
 
 
-def _empty(rule: Scored, n_blocks: int) -> _Cache:
-    closed = n_blocks + 1 if rule.closed else 0
+def _empty(rule: Scored, traffic: Traffic) -> _Cache:
+    n, n_blocks = traffic.block.shape[0], traffic.parent.shape[0]
+    closed = 1 if rule.closed else 0
     return _Cache(
-        tree=jnp.full((n_blocks, 4), EMPTY, jnp.int32),
-        stamp=jnp.zeros(n_blocks + 1, jnp.int32),
-        own=jnp.zeros((n_blocks, rule.width), jnp.float32),
-        held=jnp.zeros((closed, 2), jnp.int32),
-        kids=jnp.zeros(closed, jnp.int32),
+        minima=empty_minima(n),
+        own=jnp.zeros((n + 1, rule.width), jnp.float32),
+        held=jnp.full(closed * (n + 1), EMPTY, jnp.int32),
+        where=jnp.full(closed * (n_blocks + 1), n, jnp.int32),
+        kids=jnp.zeros(closed * (n_blocks + 1), jnp.int32),
         size=jnp.int32(0),
         clock=jnp.float32(0),
         bad=jnp.int32(0),
     )
 
 
-def _look_up(cache: _Cache, traffic: Traffic, first, last, now):
-    """Stamps the request's blocks. Returns how many were in, and how many lead."""
-
-    def look(i, carry):
-        stamp, found, hit = carry
-        block = traffic.block[i]
-        resident = peek(stamp, block) > 0
-        stamp = stamp.at[block].set(2 * now + resident)
-        hit = jnp.where(resident & (hit == i - first), hit + 1, hit)
-        return stamp, found + resident, hit
-
-    stamp, found, hit = lax.fori_loop(
-        first, last, look, (cache.stamp, jnp.int32(0), jnp.int32(0))
-    )
-    return cache._replace(stamp=stamp), found, hit
-
-
-def _evict(rule: Scored, traffic: Traffic, cache: _Cache, now, most) -> _Cache:
-    """Drops the lowest keys until at most `most` blocks are left.
-
-    A block of request `now` that comes up leaves the tree only: `_put` brings it back.
-    """
-    nobody = traffic.parent.shape[0]
-
-    def turn(carry):
-        cache, parent = carry
-        _, _, key, position = peek(cache.tree, jnp.where(cache.size >= 0, 0, -1))
-        joins = parent < nobody
-        block = jnp.where(joins, parent, traffic.leaving[position])
-        stamp = peek(cache.stamp, block)
-        free = stamp >> 1 != now
-        if rule.closed:
-            cache, parent, gone, leaf = _lose(traffic, cache, block, stamp, free, joins)
-        else:
-            gone, leaf = free, (EMPTY, EMPTY)
-        cache = cache._replace(
-            tree=_climb(rule, cache.tree, nobody + block, *leaf),
-            stamp=cache.stamp.at[block].set(jnp.where(gone, 0, stamp)),
-            size=cache.size - gone,
-            clock=jnp.where(gone, jnp.maximum(cache.clock, _float(key)), cache.clock),
-        )
-        return cache, parent
-
-    return lax.while_loop(
-        lambda carry: (carry[0].size > most) | (carry[1] < nobody),
-        turn,
-        (cache, jnp.int32(nobody)),
-    )[0]
-
-
-def _lose(traffic: Traffic, cache: _Cache, block, stamp, free, joins):
-    """In a closed cache: may the block leave, who joins next, what enters the tree.
-
-    A block that got a child stays in the tree until it comes up. A victim may leave its
-    parent without children: that joins in the next turn, since one climb a turn keeps
-    the loop small.
-    """
-    kids, held = peek(cache.kids, block), peek(cache.held, block)
-    gone = free & ~joins & (stamp > 0) & (kids == 0)
-    parent = jnp.where(gone, traffic.parent[block], traffic.parent.shape[0])
-    counts = cache.kids.at[block].set(kids)
-    left = peek(counts, parent) - 1
-    cache = cache._replace(
-        held=cache.held.at[block].set(held), kids=counts.at[parent].set(left)
-    )
-    leaf = jnp.where(joins & free, held, EMPTY)
-    parent = jnp.where(left == 0, parent, traffic.parent.shape[0])
-    return cache, parent, gone, (leaf[0], leaf[1])
-
-
-def _put(
+def _access(
     policy: OnlinePolicy,
     traffic: Traffic,
-    first: jax.Array,
-    last: jax.Array,
-    size: jax.Array,
-    capacity: jax.Array,
-    end: jax.Array,
-    clock: jax.Array,
+    request: _Request,
     cache: _Cache,
-) -> _Cache:
-    """Scores the request; its blocks before access `end` stay, the tail does not."""
-    rule, n_blocks = policy.rule, traffic.parent.shape[0]
+    look: bool,
+    score: bool,
+):
+    """Looks the request up and takes it out of the way, and gives it keys, or both.
+
+    Returns the cache, how many blocks were in, how many of them lead, and the lowest
+    key. The blocks that stay are to `_join`.
+    """
+
+    rule = policy.rule
     assert isinstance(rule, Scored)
 
-    def put(position, cache: _Cache) -> _Cache:
-        i = first + last - 1 - position  # deepest first: few changes climb far
-        block, stays = traffic.block[i], i < end
-        stamp = peek(cache.stamp, block)
-        resident = stamp & 1 == 1
-        features = jax.tree.map(lambda column: column[i], traffic.features)
-        old = peek(cache.own, block)
-        notes = jnp.where(resident, old, 0) if rule.forget else old
-        memory = Memory(notes, clock, resident, size, capacity)
-        key, own = rule.score(policy.params, features, memory)
-        key = jnp.asarray(key, jnp.float32)
-        own = jnp.where(stamp > 0, own, old)  # always; the write waits for the read
+    def access(position, carry):
+        cache, found, hit, low = carry
+        step = _take_out if look else _recall
+        cache, resident = step(rule, traffic, cache, position)
+        if score:
+            cache, key = _put_in(policy, traffic, request, cache, position, resident)
+            low = jnp.minimum(low, key)
+        else:
+            mark = jnp.where(resident, TAKEN, EMPTY)
+            cache = _set_key(cache, position, mark)
+        return cache, found + resident, jnp.where(resident, hit + 1, 0), low
+
+    zero = jnp.int32(0)
+    carry = (cache, zero, zero, jnp.int32(EMPTY))
+    return lax.fori_loop(request.first, request.last, access, carry)
+
+
+def _take_out(rule: Scored, traffic: Traffic, cache: _Cache, position):
+    """Was the block resident? Its key is gone now."""
+    assert traffic.before is not None
+    before = traffic.before[position]
+    held = cache.held if rule.closed else cache.minima.keys
+    key = peek(held, before)
+    resident = key != EMPTY
+    held = write(held, before, jnp.where(resident, EMPTY, key))
+    if rule.closed:
+        cache = cache._replace(held=held)
+        return _set_key(cache, before, jnp.int32(EMPTY)), resident
+    return cache._replace(minima=cache.minima._replace(keys=held)), resident
+
+
+def _recall(rule: Scored, traffic: Traffic, cache: _Cache, position):
+    """What `_take_out` found there; the mark is gone now."""
+    mark = peek(cache.minima.keys, position)
+    resident = mark == TAKEN
+    return _set_key(cache, position, jnp.where(resident, EMPTY, mark)), resident
+
+
+def _put_in(
+    policy: OnlinePolicy,
+    traffic: Traffic,
+    request: _Request,
+    cache: _Cache,
+    position: jax.Array,
+    resident: jax.Array,
+) -> tuple[_Cache, jax.Array]:
+    """Scores the block. Returns its key, if it stays and may be a victim."""
+    rule = policy.rule
+    assert isinstance(rule, Scored) and traffic.before is not None
+    i = request.first + request.last - 1 - position
+    features = jax.tree.map(lambda column: column[i], traffic.features)
+    old = peek(cache.own, traffic.before[position])
+    notes = jnp.where(resident, old, 0) if rule.forget else old
+    memory = request.memory._replace(own=notes, resident=resident)
+    score, own = rule.score(policy.params, features, memory)
+    score = jnp.asarray(score, jnp.float32)
+    stays = request.last - 1 - position < request.kept
+    key = jnp.where(stays, jnp.minimum(ordered(score), HIGHEST), EMPTY)
+    cache = cache._replace(
+        own=write(cache.own, position, own), bad=cache.bad + jnp.isnan(score)
+    )
+    if not rule.closed:
+        return _set_key(cache, position, key), key
+    block = traffic.block[i]
+    parent = traffic.parent[block]
+    kids = peek(cache.kids, parent) + stays - resident
+    cache = cache._replace(
+        held=write(cache.held, position, key),
+        where=write(cache.where, block, position),
+        kids=write(cache.kids, parent, kids),
+    )
+    return cache, jnp.int32(EMPTY)
+
+
+def _join(rule: Scored, traffic: Traffic, request: _Request, cache: _Cache, low):
+    """The blocks that stay may be victims from now on."""
+    if rule.closed:  # of them only the last one may have no child
+        n = traffic.block.shape[0]
+        position = jnp.where(request.kept > 0, request.last - request.kept, n)
+        tail = traffic.leaving[position]
+        kids, low = peek(cache.kids, tail), peek(cache.held, position)
         cache = cache._replace(
-            stamp=cache.stamp.at[block].set(jnp.where(stays, stamp, 0)),
-            own=cache.own.at[block].set(own),
-            bad=cache.bad + jnp.isnan(key),
+            kids=write(cache.kids, tail, kids), held=write(cache.held, position, low)
         )
-        pair = _ordered(key), position
+        low = jnp.where(kids == 0, low, EMPTY)
+        cache = _set_key(cache, position, low)
+    return cache._replace(minima=announce(cache.minima, low))
+
+
+def _evict(rule: Scored, traffic: Traffic, cache: _Cache, most, stop) -> _Cache:
+    """Drops the lowest keys before position `stop`, until `most` blocks are left."""
+
+    def full(cache: _Cache):
+        return cache.size > most
+
+    def drop(carry):
+        cache, _ = carry
+        key = cache.minima.low
+        minima, position = pop_lowest(cache.minima, stop)
+        gone = position >= 0
+        clock = jnp.where(gone, jnp.maximum(cache.clock, _float(key)), cache.clock)
+        cache = cache._replace(minima=minima, size=cache.size - gone, clock=clock)
         if rule.closed:
-            change = jnp.where(stays, ~resident, -1 * resident)
-            return _hold(cache, block, traffic.parent[block], pair, change)
-        leaf = (jnp.where(stays, value, EMPTY) for value in pair)
-        return cache._replace(tree=_climb(rule, cache.tree, n_blocks + block, *leaf))
+            cache = _lose_child(traffic, cache, position, stop)
+        return cache, gone
 
-    cache = lax.fori_loop(first, last, put, cache)
-    if rule.closed:  # of the request, the last block alone may have no child
-        tail = traffic.block[end - 1]
-        key, position = peek(cache.held, tail)
-        kids = peek(cache.kids, tail)
-        leaf = jnp.where((end > first) & (kids == 0), n_blocks + tail, 0)
-        cache = cache._replace(
-            tree=_climb(rule, cache.tree, leaf, key, position),
-            held=cache.held.at[tail].set(jnp.stack([key, position])),
-            kids=cache.kids.at[tail].set(kids),
+    def search(carry):
+        minima, _ = carry
+        return settle(minima, stop), False
+
+    def run(cache: _Cache) -> _Cache:
+        # Two small loops in turn, which JAX 0.10 still compiles as one piece each.
+        cache, _ = lax.while_loop(
+            lambda carry: carry[1] & full(carry[0]), drop, (cache, True)
         )
-    return cache
+        minima, _ = lax.while_loop(
+            lambda carry: carry[1], search, (cache.minima, full(cache))
+        )
+        return cache._replace(minima=minima)
+
+    return lax.while_loop(full, run, cache)
 
 
-def _hold(cache: _Cache, block, parent, pair, change) -> _Cache:
-    """Remembers a block's pair, and tells its parent of a child more or less."""
+def _lose_child(traffic: Traffic, cache: _Cache, position, stop) -> _Cache:
+    """The victim's parent, if that was its last child, may be a victim as well."""
+    n, nobody = traffic.block.shape[0], traffic.parent.shape[0]
+    gone = position >= 0
+    victim = traffic.leaving[jnp.maximum(position, 0)]
+    held = write(cache.held, jnp.where(gone, position, n), jnp.int32(EMPTY))
+    parent = jnp.where(gone, traffic.parent[victim], nobody)
+    left, at = peek(cache.kids, parent) - 1, peek(cache.where, parent)
+    key = peek(held, at)
+    joins = gone & (left == 0) & (at < stop)  # no earlier than the running request's
     return cache._replace(
-        held=cache.held.at[block].set(jnp.stack(pair)),
-        kids=cache.kids.at[parent].set(peek(cache.kids, parent) + change),
+        minima=insert(
+            cache.minima, jnp.where(joins, at, n), jnp.where(joins, key, EMPTY)
+        ),
+        held=write(held, at, key),
+        where=write(cache.where, parent, at),
+        kids=write(cache.kids, parent, left),
     )
 
 
-def _climb(rule: Scored, tree: jax.Array, node, key, position) -> jax.Array:
-    """Writes a pair to a node, and to those above what follows; nothing to node 0.
-
-    Takes several nodes a turn: their places do not depend on what is found there.
-    Beyond the root it writes to node 0, which nobody reads.
-    """
-    levels = LEVELS_CLOSED if rule.closed else LEVELS
-
-    def climb(carry):
-        tree, node, key, position = carry
-        rows = lax.cond(
-            node >= 0,
-            lambda: tuple(tree[jnp.maximum(node, 0) >> up + 1] for up in range(levels)),
-            lambda: (jnp.zeros(4, jnp.int32),) * levels,
-        )
-        changed = jnp.bool_(False)
-        for up, row in enumerate(rows):
-            right = (node >> up) & 1 == 1
-            was, was_at = _choose(right, row[2:], row[:2])
-            beside, beside_at = _choose(right, row[:2], row[2:])
-            changed = (key != was) | (position != was_at)
-            # The choice is void; it makes the write wait for the read.
-            pair = jnp.where(changed, key, was), jnp.where(changed, position, was_at)
-            place = node >> up + 1, 2 * (node >> up & 1)
-            tree = lax.dynamic_update_slice(tree, jnp.stack(pair)[None], place)
-            wins = (key < beside) | ((key == beside) & (position < beside_at))
-            key = jnp.where(wins, key, beside)
-            position = jnp.where(wins, position, beside_at)
-        return tree, jnp.where(changed, node >> levels, 0), key, position
-
-    carry = (tree, node, jnp.int32(key), jnp.int32(position))
-    return lax.while_loop(lambda carry: carry[1] > 0, climb, carry)[0]
+def _set_key(cache: _Cache, position, key) -> _Cache:
+    keys = write(cache.minima.keys, position, key)
+    return cache._replace(minima=cache.minima._replace(keys=keys))
 
 
-def _choose(first: jax.Array, one: jax.Array, other: jax.Array):
-    return jnp.where(first, one[0], other[0]), jnp.where(first, one[1], other[1])
-
-
-def _ordered(score: jax.Array) -> jax.Array:
+def ordered(score: jax.Array) -> jax.Array:
     """i32 that compare as the floats do; the two zeros become one."""
     score = jnp.where(score == 0, jnp.float32(0), score)
     bits = lax.bitcast_convert_type(score, jnp.int32)
@@ -277,6 +300,6 @@ def _ordered(score: jax.Array) -> jax.Array:
 
 
 def _float(ordered: jax.Array) -> jax.Array:
-    """Inverse of `_ordered`."""
+    """Inverse of `ordered`."""
     bits = ordered ^ ((ordered >> 31) & EMPTY)
     return lax.bitcast_convert_type(bits, jnp.float32)

@@ -65,7 +65,8 @@ def sweep(
 
     Example:
         >>> chat = {"workload": "chat", "requests": 100}
-        >>> table = sweep([chat], [{"name": "perc", "tau_s": [10, 100]}], [50, 200])
+        >>> decay = {"name": "perc_decay", "tau_s": [10, 100]}
+        >>> table = sweep([chat], [decay], [50, 200])
         >>> table.select("tau_s", "capacity_blocks").rows()
         [(10.0, 50), (10.0, 200), (100.0, 50), (100.0, 200)]
     """

@@ -71,7 +71,8 @@ class Range:
 
 Space = Mapping[str, Range]
 SPACES: dict[str, Space] = {
-    "perc": {"tau_s": Range(10, 2000, log=True), "cost_weight": Range(0, 1)},
+    "perc": {"smoothing": Range(10, 10_000, log=True), "cost_weight": Range(0, 1)},
+    "perc_decay": {"tau_s": Range(10, 2000, log=True), "cost_weight": Range(0, 1)},
     "perc_published": {
         "horizon_s": Range(1, 3600, log=True),
         "default_rate_per_s": Range(1e-4, 1, log=True),

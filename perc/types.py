@@ -12,7 +12,7 @@ a chain, and the chains of a trace form a forest of prefixes: block `b` can be u
 only if its parent is in the cache as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -97,6 +97,7 @@ class Features:
     time_s: Feature = None  # f32, arrival from the trace's start; after a day to 8 ms
     depth: Feature = None  # i32, position of the block in its prompt
     tokens: Feature = None  # i32, tokens in the block
+    prefix_tokens: Feature = None  # i32, tokens of the prompt before the block
     recompute_s: Feature = None  # f32, seconds to prefill the block again
     frequency: Feature = None  # i32, requests that used the block, this included
     priority: Feature = None  # i32, of the request
@@ -191,6 +192,55 @@ class Listed:
     root_first: bool = False
 
 
+class Now(NamedTuple):
+    """The moment at which a `Rescored` rule needs a victim; scalars but `learned`."""
+
+    step: jax.Array  # i32[], the running request
+    time_s: jax.Array  # f32[], its arrival from the trace's start
+    learned: Any  # what `Rescored.learn` gave
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """A rule of an `OnlinePolicy` whose order changes while blocks idle.
+
+    `score(params, features, now)` gives f32[S], one value a resident block, from the
+    features of its last access: `now.time_s - features.time_s` is how long it has been
+    idle. When a request needs room, all resident blocks are scored at once and the
+    lowest leave; ties least recent first, then deepest first.
+
+    Without `closed` or `bypass` the order does not depend on the capacity, so a larger
+    cache never hits less. A parent may then leave before its child.
+    """
+
+    score: Callable[[Any, Features, Now], Any]
+    # A block whose child is resident is no victim; its score is asked for again when
+    # the last child has left. So no block leaves before its descendants: at each moment
+    # the rule equals one that ranks a block by the highest score of its resident
+    # descendants and itself.
+    closed: bool = False
+    # (params, trace, cost) -> any pytree of arrays, made once a trace and handed to
+    # `score` as `now.learned`. Of it `score` may use what was known at `now.step`.
+    learn: Callable[[Any, Trace, Any], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Aged:
+    """A rule of an `OnlinePolicy`: a block's worth follows from its class and its age.
+
+    `classes(features)` names the class of each access by integers i32[N], level after
+    level, the later ones dividing the earlier. `worth(params, reuse)` gives f32[E, K,
+    A]: what a block of each of the K finest classes is worth at each age, as known at
+    each epoch (`perc.reuse.Reuse`). The block that is worth least leaves first, of
+    those without a resident child; ties least recent first, then deepest first.
+
+    By age the worth of a class is taken to rise to one peak and fall (`one_peak`).
+    """
+
+    classes: Callable[[Features], Sequence[Any]]
+    worth: Callable[[Any, Any], Any]
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class OnlinePolicy:
@@ -201,7 +251,7 @@ class OnlinePolicy:
     """
 
     params: Any  # pytree of arrays and numbers: what a sweep varies
-    rule: Scored | Listed = _static()
+    rule: Scored | Listed | Rescored | Aged = _static()
     name: str = _static()
     uses: tuple[str, ...] = _static(default=())  # features that the rule reads
     # The running request's own blocks may be victims, as in `Policy`.

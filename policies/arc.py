@@ -28,8 +28,7 @@ def arc() -> OnlinePolicy:
     References:
         Megiddo and Modha 2003, "ARC: a self-tuning, low overhead replacement cache"
         (FAST), figure 4. The ratios are real numbers. vLLM's CPU tier has a policy of
-        this name with other rules: a block that returns from a ghost list enters the
-        first list there, and each ghost list has a bound of its own.
+        this name with other rules: `arc_vllm`.
     """
     return OnlinePolicy((), Listed(_init, _hit, _evict, _insert), "arc", bypass=True)
 
@@ -88,3 +87,52 @@ def _insert(params: tuple, s: _Arc, access: Access) -> _Arc:
     lists, found = entry(s.lists, access.block)
     to = jnp.where(found.list == NOWHERE, SEEN_ONCE, SEEN_AGAIN)
     return s._replace(lists=move(lists, access.block, to))
+
+
+def arc_vllm() -> OnlinePolicy:
+    """ARC as the CPU offload tier of vLLM has it, which differs from the paper.
+
+        returns     a block found in a ghost list enters the list of blocks seen once
+        ghosts      each ghost list holds up to the capacity, whatever the others hold
+        victim      of the first list if it has at least int(target) blocks
+        target      moves at the look-up; the ghost then becomes the newest of its list
+
+    So what returns must hit once more before it counts as seen again, and the ghosts
+    remember up to twice the capacity. On conversations it hits less than `arc`, and
+    less than LRU on most sizes. The running request's blocks may be victims, and a
+    parent may leave before its child. Blocks are served one by one here; vLLM moves the
+    target for a whole request first, and spares it when it evicts.
+
+    Example:
+        >>> arc_vllm().name
+        'arc_vllm'
+
+    References:
+        vLLM, `vllm/v1/kv_offload/cpu/policies/arc.py`.
+    """
+    rule = Listed(_init, _hit, _evict_vllm, _insert_vllm, _note_vllm)
+    return OnlinePolicy((), rule, "arc_vllm", bypass=True)
+
+
+def _note_vllm(params: tuple, s: _Arc, access: Access) -> _Arc:
+    lists, found = entry(s.lists, access.block)
+    target = _adapt(s, found.list)
+    ghost = found.list >= GHOST_ONCE
+    lists = when(ghost, lambda lists: move(lists, access.block, found.list), lists)
+    return s._replace(lists=lists, target=target)
+
+
+def _evict_vllm(params: tuple, s: _Arc, access: Access) -> tuple[_Arc, jax.Array]:
+    once, again, _, _ = s.lists.sizes
+    first = (once > 0) & ((once >= jnp.int32(s.target)) | (again == 0))
+    source = jnp.where(first, SEEN_ONCE, SEEN_AGAIN)
+    lists, victim = oldest(s.lists, source)
+    ghosts = source + GHOST_ONCE
+    lists = move(lists, victim, ghosts)
+    over = jnp.where(first, lists.sizes[GHOST_ONCE], lists.sizes[GHOST_AGAIN])
+    lists = when(over > s.capacity, lambda lists: _drop(lists, ghosts), lists)
+    return s._replace(lists=lists), victim
+
+
+def _insert_vllm(params: tuple, s: _Arc, access: Access) -> _Arc:
+    return s._replace(lists=move(s.lists, access.block, SEEN_ONCE))

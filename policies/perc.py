@@ -1,81 +1,135 @@
-"""PERC: probability of resumption x expected recompute cost / bytes, ageing with time.
+"""PERC: expected recompute cost x probability of resumption / bytes and time held.
 
-The value of keeping a block that has been idle since `last_s` is
+Keeping an idle block is a bet: it takes up room until it is used again or given up, and
+pays its recomputation if it is used. Held for a time H from age a on, a block of which
+the share S(a) is still unused at age a pays, for each byte and second that it takes,
 
-    V(t) = P(resume) * C / B * exp(-(t - last_s) / tau)        [s saved per byte]
+                       C     S(a) - S(a + H)
+    worth(a) = max    --- * -------------------------
+                H      B     integral of S over (a, a + H)
 
-with C the seconds to compute the block again, B its bytes, and tau the time in which
-an idle block's claim falls to 1/e. The block with the smallest V should leave. Since
-exp(-t / tau) is common to all blocks, the order of V never changes while they idle, and
-tau * ln V + t orders them just as well:
-
-    score = last_s + tau * ln(P(resume) * (C / B)**cost_weight)
-
-a time, in seconds: a block that is e times as valuable may idle tau seconds longer.
-`cost_weight` is 1 in the idea and 0 by default: with blocks of one size the cost per
-byte differs by attention's share only, and replays lose hits to it.
+the best rate at which it can repay its stay. The block with the lowest rate should
+leave. S is the survival curve of the gap between uses, of blocks of the same class.
 """
+
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from perc.errors import check_number
-from perc.types import Features, Policy
+from perc.reuse import Reuse
+from perc.types import Aged, Features, OnlinePolicy
+
+TURNS, OCTAVES, KINDS = 6, 8, 16  # classes of each; what lies beyond joins the last
+PRIOR = 0.1  # of blocks that reach a bin of age are used in it, before any was seen
 
 
-def perc(*, tau_s: float = 200.0, cost_weight: float = 0.0) -> Policy:
-    """The flagship: LRU, with time credit for what is likely to come back.
+def perc(
+    *,
+    smoothing: float = 200.0,
+    horizon_s: float = 86_400.0,
+    cost_weight: float = 0.0,
+) -> OnlinePolicy:
+    """The flagship: keeps what repays its room soonest, by what came back so far.
 
-    `P(resume)` is the feature `resume_p`: of all earlier uses of such blocks (as often
-    used, in the same turn and kind of request), the share that was followed by another.
-    It is counted while the traffic runs and never looks ahead; nothing must be fitted.
-    The score is made monotone along the chain (`Policy.chain`), so no prefix is left
-    with a hole, and it holds at every cache size: a larger cache never hits less.
+    Classes join how often a block was used (1, 2-3, 4-7, ...), and turn and kind of the
+    request that used it last. Their survival curves are counted while the traffic runs
+    (`perc.reuse`): causal, with blocks that still wait censored, fine classes drawn
+    towards coarse ones while they are small. Nothing must be fitted, and nothing is
+    tuned to a capacity: what a block is worth does not depend on the cache.
 
-    Where P is the same for all blocks, and with `tau_s=0`, this is LRU. It wins where
-    some blocks are much likelier to return than others and the cache is too small for
-    all. Where everything returns, or nearly all fits, it equals LRU within half a
-    hundredth of a point in hit ratio, in either direction.
+    A block whose child is resident is no victim, so no prefix has a hole. With classes
+    that differ little, and before anything has returned, this is LRU.
 
     Args:
-        tau_s: seconds in which an idle block's value falls to 1/e; about the mean time
-            between turns of your traffic. Larger trusts the estimate of P more and
-            recency less; hits are best between 100 and 800 s, depending on traffic and
-            capacity (`benchmarks/perc_parameters.py` prints the table).
-        cost_weight: exponent of the recompute cost per byte. With blocks of one size
-            only attention's share makes late blocks dearer, so weights above 0 prefer
-            the tails of long prompts: fewer recompute seconds at up to .25 with small
-            tau_s, and ever fewer hits as tau_s * cost_weight grows.
-
-    Returns:
-        A policy whose score is in seconds on the trace's clock.
+        smoothing: blocks; a class of that many leans on the coarser class by half.
+        horizon_s: the longest stay that is considered, in seconds.
+        cost_weight: exponent of the recompute seconds per token. Prefill's share of
+            attention makes late blocks dearer, so weights above 0 keep the tails of
+            long prompts: fewer recompute seconds, for fewer hits.
 
     Raises:
-        InputError: if a parameter is negative or not finite.
+        InputError: if a parameter is negative, or not a number.
 
     Example:
-        >>> perc(tau_s=60.0).uses
-        ('time_s', 'resume_p', 'recompute_s', 'tokens')
+        >>> perc(horizon_s=600.0).name
+        'perc'
 
     References:
-        The name and the idea of cost x probability / bytes: aryanputta/cachepilot.
-        Ageing an inflated key instead of decaying all scores: GreedyDual-Size (Cao and
-        Irani 1997); exponential decay with time: LRFU (Lee et al. 2001).
-        docs/theory.md derives the form that is used here.
+        The name, and the idea of cost x probability / bytes: aryanputta/cachepilot.
+        Hits per space and time: Beckmann, Chen and Cidon 2018, "LHD: improving cache
+        hit rate by maximizing hit density" (NSDI). The maximum over horizons is the
+        index of Gittins 1979. Survival with censoring: Kaplan and Meier 1958.
     """
-    for name, value in (("tau_s", tau_s), ("cost_weight", cost_weight)):
-        check_number("perc", name, value)
-    return Policy(
-        {"tau_s": jnp.float32(tau_s), "cost_weight": jnp.float32(cost_weight)},
-        _score,
-        "perc",
-        uses=("time_s", "resume_p", "recompute_s", "tokens"),
-        chain=True,
+    check_number("perc", "smoothing", smoothing)
+    check_number("perc", "cost_weight", cost_weight)
+    check_number("perc", "horizon_s", horizon_s, above=True)
+    params = {
+        "smoothing": jnp.float32(smoothing),
+        "horizon_s": jnp.float32(horizon_s),
+        "cost_weight": jnp.float32(cost_weight),
+    }
+    rule, uses = _RULE, ("frequency", "turn", "kind")
+    if cost_weight > 0:
+        rule, uses = _COST_RULE, (*uses, "recompute_s", "tokens")
+    return OnlinePolicy(params, rule, "perc", uses=uses)
+
+
+def _classes(f: Features) -> Sequence[np.ndarray]:
+    octave = np.log2(f.frequency).astype(np.int32)
+    return (
+        np.minimum(octave, OCTAVES - 1),
+        np.minimum(f.turn, TURNS) - 1,
+        np.minimum(f.kind, KINDS - 1),
     )
 
 
-def _score(params: dict, f: Features) -> jax.Array:
-    # All tokens take the same bytes, so seconds a token stand for seconds a byte.
-    density = f.recompute_s / f.tokens
-    log_value = jnp.log(f.resume_p) + params["cost_weight"] * jnp.log(density)
-    return f.time_s + params["tau_s"] * log_value
+def _cost_classes(f: Features) -> Sequence[np.ndarray]:
+    """Divides classes by cost, in steps of half an octave."""
+    step = np.floor(2 * np.log2(f.recompute_s / f.tokens)).astype(np.int32)
+    return *_classes(f), step - step.min(initial=0)
+
+
+@jax.jit
+def _worth(params: dict, reuse: Reuse) -> jax.Array:
+    ages = jnp.asarray(reuse.ages)
+    hazard = _hazards(reuse, params["smoothing"])
+    rate = jax.lax.map(lambda h: _best_rate(h, ages, params["horizon_s"]), hazard)
+    price = jnp.power(jnp.asarray(reuse.density), params["cost_weight"])
+    return jnp.multiply(rate, price[:, :, None])
+
+
+def _hazards(reuse: Reuse, smoothing: jax.Array) -> jax.Array:
+    """P(used at an age | reached it) f32[E, K, A], from coarse classes to fine."""
+    hazard = jnp.full((*reuse.events[0].shape[:1], 1, len(reuse.ages)), PRIOR)
+    tiny = jnp.finfo(jnp.float32).tiny
+    for events, at_risk, parent in zip(
+        reuse.events, reuse.at_risk, reuse.parents, strict=True
+    ):
+        leaning = events + smoothing * hazard[:, parent]
+        hazard = leaning / jnp.maximum(at_risk + smoothing, tiny)
+    return hazard
+
+
+def _best_rate(hazard: jax.Array, ages: jax.Array, horizon_s: jax.Array) -> jax.Array:
+    """Hits per block and second from each age on, f32[K, A], by the best stay."""
+    alive = jnp.cumprod(1 - hazard, axis=1)
+    alive = jnp.concatenate([jnp.ones_like(alive[:, :1]), alive[:, :-1]], axis=1)
+    mean = (alive[:, 1:] + alive[:, :-1]) / 2
+    held = jnp.cumsum(mean * jnp.diff(ages), axis=1)
+    held = jnp.concatenate([jnp.zeros_like(held[:, :1]), held], axis=1)
+    used = alive[:, :, None] - alive[:, None, :]
+    taken = held[:, None, :] - held[:, :, None]
+    now, then = jnp.arange(len(ages))[:, None], jnp.arange(len(ages))
+    short = (ages[None] - ages[:, None] <= horizon_s) | (then == now + 1)
+    counts = (then > now) & short & (taken > 0)
+    rate = jnp.where(counts, used / jnp.where(counts, taken, 1), 0).max(axis=2)
+    # Of the open last bin nothing is known but that its rate falls with age.
+    last = rate[:, -2:-1] * ages[-2] / ages[-1]
+    return jnp.concatenate([rate[:, :-1], last], axis=1)
+
+
+_RULE = Aged(_classes, _worth)
+_COST_RULE = Aged(_cost_classes, _worth)

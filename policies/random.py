@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from perc.errors import InputError
-from perc.lists import read, when, write
+from perc.leaves import NO, Leaves, add, drop_last, no_leaves, swap, tip
+from perc.lists import when
 from perc.types import Access, Listed, OnlinePolicy
-
-NO = -1  # place of a block that is no leaf
 
 
 def random(*, seed: int = 0) -> OnlinePolicy:
@@ -39,81 +38,47 @@ def random(*, seed: int = 0) -> OnlinePolicy:
     return OnlinePolicy({"seed": jnp.uint32(seed)}, rule, "random")
 
 
-class _Tree(NamedTuple):
-    leaves: jax.Array  # i32[M], the leaves stand first
-    place: jax.Array  # i32[M + 1], of a block in `leaves`; entry M is nobody's parent
-    kids: jax.Array  # i32[M + 1], resident children
-    parent: jax.Array  # i32[M], of a resident block, M = it has none
-    n_leaves: jax.Array  # i32[]
+class _Forest(NamedTuple):
+    leaves: Leaves
     victims: jax.Array  # i32[], so far
 
 
-def _init(params: dict, capacity: jax.Array, n_blocks: int) -> _Tree:
-    return _Tree(
-        leaves=jnp.zeros(n_blocks, jnp.int32),
-        place=jnp.full(n_blocks + 1, NO),
-        kids=jnp.zeros(n_blocks + 1, jnp.int32),
-        parent=jnp.full(n_blocks, n_blocks),
-        n_leaves=jnp.int32(0),
-        victims=jnp.int32(0),
-    )
+def _init(params: dict, capacity: jax.Array, n_blocks: int) -> _Forest:
+    return _Forest(no_leaves(n_blocks), jnp.int32(0))
 
 
-def _hit(params: dict, s: _Tree, access: Access) -> _Tree:
+def _hit(params: dict, s: _Forest, access: Access) -> _Forest:
     return s
 
 
-def _evict(params: dict, s: _Tree, access: Access) -> tuple[_Tree, jax.Array]:
-    nobody = s.kids.shape[0] - 1
+def _evict(params: dict, s: _Forest, access: Access) -> tuple[_Forest, jax.Array]:
     # The running request: of its blocks only the last one stored can be a leaf.
-    place, tip = read(s.place, access.parent)
-    kids, children = read(s.kids, access.parent)
-    lost = (access.parent != nobody) & (tip == NO) & (children == 0)  # was refused
-    others = s.n_leaves - jnp.where(tip == NO, 0, 1)
-    word = _mix(_mix(jnp.uint32(s.victims)) ^ _mix(~params["seed"]))
-    at = jnp.int32(word % jnp.uint32(jnp.maximum(others, 1)))
-    at = at + ((tip != NO) & (at >= tip))
-    s = s._replace(place=place, kids=kids)
+    leaves, spared, lost = tip(s.leaves, access.parent)
+    others = leaves.size - jnp.where(spared == NO, 0, 1)
+    at = draw(params["seed"], s.victims, others)
+    at = at + ((spared != NO) & (at >= spared))
     return when(
-        ~lost & (others > 0), lambda carry: _remove(carry[0], at), (s, access.block)
+        ~lost & (others > 0),
+        lambda carry: _remove(carry[0], at),
+        (s._replace(leaves=leaves), access.block),
     )
 
 
-def _remove(s: _Tree, at: jax.Array) -> tuple[_Tree, jax.Array]:
-    """Takes the leaf at a place out; its parent may become one."""
-    end = s.n_leaves - 1
-    leaves, victim = read(s.leaves, at)
-    leaves, moved = read(leaves, end)
-    leaves = write(leaves, at, moved)
-    place = write(write(s.place, moved, at), victim, NO)
-    parents, parent = read(s.parent, victim)
-    kids, left = read(s.kids, parent)
-    bare = (parent < s.parent.shape[0]) & (left == 1)
-    place, old = read(place, parent)
-    return s._replace(
-        leaves=write(leaves, end, jnp.where(bare, parent, victim)),
-        place=write(place, parent, jnp.where(bare, end, old)),
-        kids=write(kids, parent, left - 1),
-        parent=parents,
-        n_leaves=end + bare,
-        victims=s.victims + 1,
-    ), victim
+def _remove(s: _Forest, at: jax.Array) -> tuple[_Forest, jax.Array]:
+    leaves = swap(s.leaves, at, s.leaves.size - 1)
+    leaves, victim, _, _ = drop_last(leaves)
+    return _Forest(leaves, s.victims + 1), victim
 
 
-def _insert(params: dict, s: _Tree, access: Access) -> _Tree:
-    """The block is a leaf; if its parent was one, it takes its place."""
-    place, tip = read(s.place, access.parent)
-    kids, children = read(s.kids, access.parent)
-    at = jnp.where(tip == NO, s.n_leaves, tip)
-    place = write(write(place, access.parent, NO), access.block, at)
-    kids = write(write(kids, access.parent, children + 1), access.block, 0)
-    return s._replace(
-        leaves=write(s.leaves, at, access.block),
-        place=place,
-        kids=kids,
-        parent=write(s.parent, access.block, access.parent),
-        n_leaves=s.n_leaves + (tip == NO),
-    )
+def _insert(params: dict, s: _Forest, access: Access) -> _Forest:
+    leaves, _ = add(s.leaves, access.block, access.parent)
+    return s._replace(leaves=leaves)
+
+
+def draw(seed: jax.Array, turn: jax.Array, count: jax.Array) -> jax.Array:
+    """A number below `count`, or 0 if that is 0, from a seed and a turn."""
+    word = _mix(_mix(jnp.uint32(turn)) ^ _mix(~seed))
+    return jnp.int32(word % jnp.uint32(jnp.maximum(count, 1)))
 
 
 def _mix(word: jax.Array) -> jax.Array:

@@ -1,8 +1,8 @@
 """Every policy by name. Being listed here is what the conformity suite tests.
 
 >>> import perc
->>> perc.policies.registry["perc"](tau_s=60.0).name
-'perc'
+>>> perc.policies.registry["perc_decay"](tau_s=60.0).name
+'perc_decay'
 """
 
 import sys
@@ -15,20 +15,32 @@ from perc.policies import (
     arc,
     belady,
     fifo,
+    filo,
     gds,
     gdsf,
+    hazard,
+    landlord,
     lfu,
     lfu_in_cache,
     lru,
     lru_k,
+    marconi,
+    mru,
     perc,
+    perc_decay,
     perc_published,
     priority,
     random,
+    rlt,
     s3fifo,
+    shortest,
     sieve,
     slru,
+    t_lru,
     tinylfu,
+    ttl,
+    w_tinylfu,
+    workload_aware,
 )
 
 
@@ -68,13 +80,27 @@ registry = Registry(
         "slru_threshold": slru.slru_threshold,
         "gds": gds.gds,
         "gdsf": gdsf.gdsf,
+        "landlord": landlord.landlord,
         "arc": arc.arc,
+        "arc_vllm": arc.arc_vllm,
         "s3fifo": s3fifo.s3fifo,
         "sieve": sieve.sieve,
         "tinylfu": tinylfu.tinylfu,
+        "w_tinylfu": w_tinylfu.w_tinylfu,
+        "t_lru": t_lru.t_lru,
+        "ttl": ttl.ttl,
+        "workload_aware": workload_aware.workload_aware,
+        "hazard": hazard.hazard,
+        "marconi": marconi.marconi,
         "priority": priority.priority,
         "random": random.random,
+        "rlt": rlt.rlt,
+        "mru": mru.mru,
+        "filo": filo.filo,
+        "shortest": shortest.shortest,
+        "largest": shortest.largest,
         "perc": perc.perc,
+        "perc_decay": perc_decay.perc_decay,
         "perc_published": perc_published.perc_published,
         "belady": belady.belady,
         "belady_bypass": belady.belady_bypass,

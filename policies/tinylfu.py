@@ -45,38 +45,54 @@ def tinylfu(*, window: float = 10.0) -> OnlinePolicy:
     return OnlinePolicy(params, rule, "tinylfu", bypass=True)
 
 
-class _Door(NamedTuple):
-    lists: Lists  # one list
-    counts: jax.Array  # i32[M, 2], uses as of a halving, and of which one
+class Counts(NamedTuple):
+    """Uses of every block, in the cache or not, that are halved from time to time."""
+
+    rows: jax.Array  # i32[M, 2], uses as of a halving, and of which one
     halvings: jax.Array  # i32[]
     accesses: jax.Array  # i32[], since the last halving
-    window: jax.Array  # i32[]
-    uses: jax.Array  # i32[], of the accessed block
+    window: jax.Array  # i32[], accesses between halvings
+    latest: jax.Array  # i32[], uses of the block that was counted last
 
 
-def _init(params: dict, capacity: jax.Array, n_blocks: int) -> _Door:
-    window = jnp.clip(jnp.floor(params["window"] * capacity), 1, MOST_WINDOW)
+def no_counts(window: jax.Array, capacity: jax.Array, n_blocks: int) -> Counts:
+    """Nothing used yet; `window` in capacities."""
+    accesses = jnp.clip(jnp.floor(window * capacity), 1, MOST_WINDOW)
     zero = jnp.int32(0)
-    counts = jnp.zeros((n_blocks, 2), jnp.int32)
-    return _Door(empty_lists(1, n_blocks), counts, zero, zero, jnp.int32(window), zero)
+    rows = jnp.zeros((n_blocks, 2), jnp.int32)
+    return Counts(rows, zero, zero, jnp.int32(accesses), zero)
 
 
-def _note(params: dict, s: _Door, access: Access) -> _Door:
-    counts, uses = _uses(s, access.block)
-    counts = write(counts, access.block, jnp.stack([uses + 1, s.halvings]))
-    halve = s.accesses + 1 >= s.window
-    return s._replace(
-        counts=counts,
-        halvings=s.halvings + halve,
-        accesses=jnp.where(halve, 0, s.accesses + 1),
-        uses=jnp.where(halve, (uses + 1) >> 1, uses + 1),
+def count(c: Counts, block: jax.Array) -> Counts:
+    """One use more of a block."""
+    c, uses = uses_of(c, block)
+    halve = c.accesses + 1 >= c.window
+    return c._replace(
+        rows=write(c.rows, block, jnp.stack([uses + 1, c.halvings])),
+        halvings=c.halvings + halve,
+        accesses=jnp.where(halve, 0, c.accesses + 1),
+        latest=jnp.where(halve, (uses + 1) >> 1, uses + 1),
     )
 
 
-def _uses(s: _Door, block: jax.Array) -> tuple[jax.Array, jax.Array]:
+def uses_of(c: Counts, block: jax.Array) -> tuple[Counts, jax.Array]:
     """How often a block was used, after all halvings so far."""
-    counts, (uses, then) = read(s.counts, block)
-    return counts, uses >> jnp.minimum(s.halvings - then, 31)
+    rows, (uses, then) = read(c.rows, block)
+    return c._replace(rows=rows), uses >> jnp.minimum(c.halvings - then, 31)
+
+
+class _Door(NamedTuple):
+    lists: Lists  # one list
+    counts: Counts
+
+
+def _init(params: dict, capacity: jax.Array, n_blocks: int) -> _Door:
+    counts = no_counts(params["window"], capacity, n_blocks)
+    return _Door(empty_lists(1, n_blocks), counts)
+
+
+def _note(params: dict, s: _Door, access: Access) -> _Door:
+    return s._replace(counts=count(s.counts, access.block))
 
 
 def _hit(params: dict, s: _Door, access: Access) -> _Door:
@@ -85,9 +101,9 @@ def _hit(params: dict, s: _Door, access: Access) -> _Door:
 
 def _evict(params: dict, s: _Door, access: Access) -> tuple[_Door, jax.Array]:
     lists, block = oldest(s.lists, 0)
-    counts, uses = _uses(s, block)
-    victim = jnp.where(s.uses > uses, block, access.block)
-    return s._replace(lists=move(lists, victim, NOWHERE), counts=counts), victim
+    counts, uses = uses_of(s.counts, block)
+    victim = jnp.where(counts.latest > uses, block, access.block)
+    return _Door(move(lists, victim, NOWHERE), counts), victim
 
 
 def _insert(params: dict, s: _Door, access: Access) -> _Door:

@@ -18,7 +18,7 @@ from tests.test_replay_hlo import state_copies
 @given(traces())
 def test_stacked_parameters_and_capacities_equal_replays(trace):
     taus, sizes = [0.0, 5.0, 200.0, 200.0], [3, 5, 2, 0]
-    family = [registry["perc"](tau_s=tau) for tau in taus]
+    family = [registry["perc_decay"](tau_s=tau) for tau in taus]
     params = jax.tree.map(
         lambda *leaves: jnp.stack(leaves), *[p.params for p in family]
     )
@@ -41,7 +41,7 @@ def test_a_policy_without_parameters(trace):
 
 
 def test_parameters_must_be_stacked(small_chat):
-    policy = registry["perc"]()
+    policy = registry["perc_decay"]()
     with pytest.raises(ValueError, match="stack one"):
         replay_batch(policy, policy.params, small_chat, [10, 20])
     two = jax.tree.map(lambda x: jnp.stack([x] * 2), policy.params)

@@ -126,7 +126,7 @@ def test_no_policy_is_refused():
 
 
 def test_variants_with_names_of_their_own_stand_side_by_side(abcaba):
-    make = registry["perc"]
+    make = registry["perc_decay"]
     variants = [
         dataclasses.replace(make(tau_s=t), name=f"perc {t}") for t in (0.0, 9.0)
     ]

@@ -12,8 +12,8 @@ from tests.strategies import traces
 from tests.test_step import trace_of
 
 CAUSAL = (
-    "step time_s depth tokens recompute_s frequency priority turn kind input_tokens "
-    "request_blocks mean_gap_s resume_p sessions"
+    "step time_s depth tokens prefix_tokens recompute_s frequency priority turn kind "
+    "input_tokens request_blocks mean_gap_s resume_p sessions"
 ).split()
 
 
@@ -90,6 +90,33 @@ def test_resume_probability_counts_the_past_of_its_class():
     assert p == pytest.approx([1 / 4, 1 / 5, 1 / 4, 2 / 6])
 
 
+def test_frequency_classes_are_octaves_up_to_128():
+    """One block, used 300 times: a class forgets what came before it began."""
+    n = 300
+    trace = trace_of([[0]] * n, session=[*range(n)])
+    p = features(trace, ["resume_p"]).resume_p
+    uses = np.arange(1, n + 1)
+    first = np.minimum(2 ** np.floor(np.log2(uses)), 128)  # of the class
+    before = uses - first  # all of them were followed, the last one just now
+    np.testing.assert_allclose(p, (before + 1) / (before + 4), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("column", "classes"), [("turn", 6), ("kind", 16)], ids=["turn", "kind"]
+)
+def test_turns_and_kinds_beyond_the_last_class_share_it(column, classes):
+    """A new block at each turn, or of each kind: every class is empty but the last."""
+    n = classes + 3
+    labels = {
+        "turn": dict(session=[0] * n),
+        "kind": dict(session=[*range(n)], kind=[f"kind {i:02}" for i in range(n)]),
+    }
+    trace = trace_of([[i] for i in range(n)], **labels[column])
+    p = features(trace, ["resume_p"]).resume_p
+    expected = [1 / 4] * classes + [1 / 5, 1 / 6, 1 / 7]
+    assert p == pytest.approx(expected)
+
+
 def test_recompute_seconds_grow_along_the_prompt():
     values = features(trace_of([list(range(50))]), ["recompute_s"]).recompute_s
     assert (np.diff(values) > 0).all()
@@ -131,6 +158,7 @@ def test_features_of_a_request_by_hand():
     assert values.time_s.tolist() == [0, 0, 60]
     assert values.depth.tolist() == [0, 1, 0]
     assert values.tokens.tolist() == [4, 2, 4]
+    assert values.prefix_tokens.tolist() == [0, 4, 0]
     assert values.input_tokens.tolist() == [6, 6, 4]
     assert values.request_blocks.tolist() == [2, 2, 1]
     assert values.priority.tolist() == [3, 3, -1]

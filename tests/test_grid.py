@@ -27,12 +27,12 @@ seed = 1
 name = "lru"
 
 [[policies]]
-name = "perc"
+name = "perc_decay"
 tau_s = { from = 10, to = 1000, steps = 3, scale = "log" }
 cost_weight = [0, 0.5]
 
 [[policies]]
-name = "perc"
+name = "perc_decay"
 tau_s = { low = 1, high = 2000, scale = "log", samples = 5 }
 cost_weight = { low = 0, high = 1, samples = 5 }
 """
@@ -44,7 +44,7 @@ def grid_of(**changes):
 
 
 def params_of(**policy):
-    units = configurations(grid_of(policies=[{"name": "perc", **policy}]))
+    units = configurations(grid_of(policies=[{"name": "perc_decay", **policy}]))
     return [unit.params for unit in units]
 
 
@@ -65,11 +65,11 @@ def test_a_file_expands_in_order(tmp_path):
 
 
 def test_ids_are_the_same_everywhere():
-    grid = grid_of(policies=["lru", {"name": "perc", "tau_s": [60]}])
+    grid = grid_of(policies=["lru", {"name": "perc_decay", "tau_s": [60]}])
     # Written down once: they name rows in files that people keep.
     assert [unit.id for unit in configurations(grid)] == [
         "65d16776b9eac0c4",
-        "c77effbe8a8861a2",
+        "ac905255e487d31c",
     ]
 
 
@@ -87,9 +87,9 @@ def test_ids_tell_everything_apart():
 
 
 def test_a_default_is_the_same_as_its_value():
-    tau_s = registry["perc"]().params["tau_s"].item()
+    tau_s = registry["perc_decay"]().params["tau_s"].item()
     assert params_of() == params_of(tau_s=tau_s)
-    both = [{"name": "perc"}, {"name": "perc", "tau_s": [tau_s, 1]}]
+    both = [{"name": "perc_decay"}, {"name": "perc_decay", "tau_s": [tau_s, 1]}]
     assert len(configurations(grid_of(policies=both))) == 2
 
 
@@ -124,7 +124,7 @@ def test_ranges_include_both_ends():
 def test_draws_fill_their_range_evenly():
     for scale, middle in (("linear", 50.5), ("log", 10.0)):
         draw = Draw(1, 100, scale, 1000)
-        values = [draw.value(0, "perc", "tau_s", i) for i in range(1000)]
+        values = [draw.value(0, "perc_decay", "tau_s", i) for i in range(1000)]
         assert 1 <= min(values) < 2 and 95 < max(values) <= 100
         assert 0.45 < np.mean(np.array(values) < middle) < 0.55
 
@@ -132,7 +132,7 @@ def test_draws_fill_their_range_evenly():
 def test_draws_are_a_matter_of_seed_and_place():
     def draws(seeds, samples):
         spread = {"low": 0, "high": 1, "samples": samples}
-        policy = {"name": "perc", "cost_weight": spread}
+        policy = {"name": "perc_decay", "cost_weight": spread}
         units = configurations(grid_of(policies=[policy], seeds=seeds))
         return [unit.params["cost_weight"] for unit in units]
 
@@ -153,7 +153,7 @@ def test_numpy_numbers_are_numbers():
     assert params_of(tau_s=np.array([1.0, 2.0]))[1]["tau_s"] == 2.0
 
 
-PERC = {"name": "perc"}
+PERC = {"name": "perc_decay"}
 DRAW = {"low": 0, "high": 2, "samples": 1, "scale": "log"}
 
 

@@ -75,7 +75,7 @@ def test_orders_equal_ranks(trace, name):
 
 def test_one_preparation_serves_many_policies(small_chat):
     made = scored(small_chat, DEFAULT_COST)
-    for policy in [*ORDERS.values(), registry["perc"](tau_s=9)]:
+    for policy in [*ORDERS.values(), registry["perc_decay"](tau_s=9)]:
         expected = perc.ranks(small_chat, perc.scores(policy, small_chat))
         np.testing.assert_array_equal(order(made, policy)[0], expected)
         assert set(made.values) == set(policy.uses)

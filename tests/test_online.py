@@ -14,23 +14,43 @@ from perc.errors import InputError
 from perc.online import online_traffic, replay_online
 from perc.online_listed import replay_listed
 from perc.online_scored import replay_scored
-from perc.policies.arc import arc
+from perc.policies.arc import arc, arc_vllm
 from perc.policies.gds import gds
 from perc.policies.gdsf import gdsf
+from perc.policies.landlord import landlord
 from perc.policies.lfu_in_cache import lfu_in_cache
 from perc.policies.lru_k import lru_k
+from perc.policies.marconi import marconi
+from perc.policies.mru import mru
+from perc.policies.priority import priority
 from perc.policies.random import random
 from perc.policies.registry import registry
+from perc.policies.rlt import rlt
 from perc.policies.s3fifo import s3fifo
 from perc.policies.sieve import sieve
 from perc.policies.slru import slru, slru_threshold
+from perc.policies.t_lru import t_lru
 from perc.policies.tinylfu import tinylfu
+from perc.policies.w_tinylfu import w_tinylfu
 from perc.types import Listed, OnlinePolicy, Scored
 from tests.oracles import listed, scored
+from tests.oracles.arc_vllm import ArcVllm
+from tests.oracles.marconi import Marconi
+from tests.oracles.rlt import Rlt
+from tests.oracles.w_tinylfu import WTinyLfu
 from tests.strategies import rows_of, traces
 from tests.test_step import trace_of
 
 CAPACITIES = (0, 1, 3, 5, 11)
+
+
+def _work(trace):
+    """What blocks save: 2p + n for n tokens after p others, request by request."""
+    work = 2 * trace.depth * trace.block_tokens + trace.tokens
+    rows = zip(rows_of(trace, trace.block), rows_of(trace, work), strict=True)
+    return [dict(zip(*row, strict=True)) for row in rows]
+
+
 SCORED = {  # a policy beside the oracle of its key
     "gds": (gds(), scored.gds),
     "gdsf": (gdsf(), scored.gdsf),
@@ -40,6 +60,26 @@ SCORED = {  # a policy beside the oracle of its key
     "lru_k": (lru_k(), lambda: scored.lru_k(2)),
     "lru_k 3": (lru_k(k=3), lambda: scored.lru_k(3)),
     "lru_k retained": (lru_k(retained=True), lambda: scored.lru_k(2, retained=True)),
+    "gdsf retained": (gdsf(retained=True), lambda: scored.gdsf(retained=True)),
+    "landlord": (landlord(), lambda: scored.landlord(0.5)),
+    "landlord 0": (landlord(refresh=0), lambda: scored.landlord(0)),
+    "landlord evict first": (landlord(evict_first=True), lambda: scored.landlord(0.5)),
+    "landlord bypass": (landlord(bypass=True), lambda: scored.landlord(0.5)),
+    "landlord 1 bypass": (landlord(refresh=1, bypass=True), scored.gds),
+    "mru": (mru(), scored.mru),
+}
+TRACED: dict[str, tuple[Any, Any]] = {  # as both, where the oracle knows the trace
+    "t_lru": (
+        t_lru(xi_tokens=9, next_tokens=3),
+        lambda t: scored.t_lru(t.input_tokens.tolist(), t.block_tokens, 9, 3),
+    ),
+    "priority override": (
+        priority(merge="override"),
+        lambda t: scored.override(t.priority.tolist()),
+    ),
+    "marconi": (marconi(), lambda t: lambda c: Marconi(c, _work(t))),
+    "marconi 2": (marconi(alpha=2), lambda t: lambda c: Marconi(c, _work(t), 2)),
+    "marconi 0": (marconi(alpha=0), lambda t: lambda c: Marconi(c, _work(t), 0)),
 }
 LISTED = {  # a policy beside the oracle of its cache, by capacity
     "slru": (slru(), lambda c: listed.Slru(c, 0.5)),
@@ -54,6 +94,13 @@ LISTED = {  # a policy beside the oracle of its cache, by capacity
     "tinylfu": (tinylfu(), listed.TinyLfu),
     "tinylfu 1": (tinylfu(window=1), lambda c: listed.TinyLfu(c, 1)),
     "random": (random(seed=3), lambda c: listed.RandomLeaf(c, 3)),
+    "arc_vllm": (arc_vllm(), ArcVllm),
+    "w_tinylfu": (w_tinylfu(), WTinyLfu),
+    "w_tinylfu 40 %": (
+        w_tinylfu(window=0.4, protected=0.5, halve=1),
+        lambda c: WTinyLfu(c, 0.4, 0.5, 1),
+    ),
+    "rlt": (rlt(seed=3), lambda c: Rlt(c, 3)),
 }
 
 
@@ -82,16 +129,25 @@ def assert_equal(found, expected, k=0):
     assert int(found.evictions[k]) == sum(map(len, victims))
 
 
-@pytest.mark.parametrize("name", SCORED)
+def traced(kind):
+    return [name for name, (policy, _) in TRACED.items() if type(policy.rule) is kind]
+
+
+@pytest.mark.parametrize("name", [*SCORED, *traced(Scored)])
 @settings(deadline=None, max_examples=30)
 @given(trace=traces(max_requests=40))
 def test_scored_policies_equal_their_oracles(name, trace):
-    policy, key = SCORED[name]
+    policy, key = {**SCORED, **TRACED}[name]
     found = replay_online(trace, policy, CAPACITIES)
     for k, capacity in enumerate(CAPACITIES):
-        requests = rows_of(trace, trace.block)
-        first = policy.rule.evict_first
-        expected = scored.simulate(requests, capacity, key(), evict_first=first)
+        expected = scored.simulate(
+            rows_of(trace, trace.block),
+            capacity,
+            key(trace) if name in TRACED else key(),
+            evict_first=policy.rule.evict_first,
+            bypass=policy.bypass,
+            closed=policy.rule.closed,
+        )
         assert_equal(found, expected, k)
 
 
@@ -119,11 +175,12 @@ def test_any_score_equals_the_oracle(trace, capacity, salt, flags):
     assert_equal(replay_online(trace, policy, [capacity]), expected)
 
 
-@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("name", [*LISTED, *traced(Listed)])
 @settings(deadline=None, max_examples=40)
 @given(trace=traces(max_requests=60))
 def test_listed_policies_equal_their_oracles(name, trace):
-    policy, cache = LISTED[name]
+    policy, cache = {**LISTED, **TRACED}[name]
+    cache = cache(trace) if name in TRACED else cache
     found = replay_online(trace, policy, CAPACITIES[1:])
     for k, capacity in enumerate(CAPACITIES[1:]):
         expected = listed.simulate(
@@ -140,7 +197,8 @@ def test_what_must_be_lru_is_lru(trace, capacity):
     lru = registry["lru"]()
     order = perc.ranks(trace, perc.scores(lru, trace))
     expected = perc.replay(trace, order, [capacity])
-    for policy in (gds(), lru_k(k=1), slru_threshold(uses=1)):
+    refilled = landlord(refresh=1)
+    for policy in (gds(), refilled, lru_k(k=1), slru_threshold(uses=1)):
         found = replay_online(trace, policy, [capacity])
         assert found.blocks.tolist() == expected.blocks.tolist(), policy.name
         assert found.evictions.tolist() == expected.evictions.tolist(), policy.name

@@ -26,7 +26,7 @@ from perc.types import Policy
 
 DATA = Path(__file__).parent / "data"
 CHAT = {"workload": "chat", "requests": 120}
-PERC = {"name": "perc", "tau_s": [10, 100], "cost_weight": [0, 0.5]}
+PERC = {"name": "perc_decay", "tau_s": [10, 100], "cost_weight": [0, 0.5]}
 SMALL = {"traces": [CHAT], "policies": ["lru", PERC], "capacities": [40, 0.25]}
 # 802 configurations of a few milliseconds, kept often, so that kills meet all states.
 KILLED = """
@@ -36,7 +36,7 @@ module = import_module("perc.sweep")
 module.PART_S = 0.02
 module.sweep(
     [{"workload": "chat", "requests": 60, "seed": 1}, {"workload": "zipf"}],
-    ["lru", {"name": "perc", "tau_s": {"low": 1, "high": 900, "samples": 400}}],
+    ["lru", {"name": "perc_decay", "tau_s": {"low": 1, "high": 900, "samples": 400}}],
     [10, 0.2],
     warmup=0.25,
     out=sys.argv[1],
@@ -134,9 +134,9 @@ def test_the_table_is_tidy():
 
 
 def test_traces_and_policies_may_be_objects(small_chat):
-    policy = registry["perc"](tau_s=60)
+    policy = registry["perc_decay"](tau_s=60)
     table = sweep([small_chat], [policy], [100])
-    expected = sweep([small_chat], [{"name": "perc", "tau_s": 60}], [100])
+    expected = sweep([small_chat], [{"name": "perc_decay", "tau_s": 60}], [100])
     assert table["block_hit_ratio"].equals(expected["block_hit_ratio"])
     assert table["config"][0] != expected["config"][0]
 
@@ -279,7 +279,7 @@ from perc.sweep import sweep
 if __name__ == "__main__":
     sweep(
         [{"workload": "chat", "requests": 120}, {"workload": "zipf", "requests": 50}],
-        ["lru", "fifo", "belady_bypass", {"name": "perc", "tau_s": [1, 10, 100]}],
+        ["lru", "fifo", "belady_bypass", {"name": "perc_decay", "tau_s": [1, 10, 100]}],
         [1, 40, 0.25],
         out=sys.argv[1],
         engine=sys.argv[2],

@@ -39,7 +39,7 @@ def indifferent(*, knob: float = 3.0, count: int = 4) -> Policy:
     return Policy({"weight": np.float32(1)}, _newest_first, "deaf", ("step",))
 
 
-def tuned(trace, constructor=registry["perc"], **kwargs):
+def tuned(trace, constructor=registry["perc_decay"], **kwargs):
     options = {"capacities": SIZES, "samples": 12, "bootstrap": 50, **kwargs}
     return tune(trace, constructor, **options)
 
@@ -147,7 +147,7 @@ def test_whole_numbers_are_drawn_where_they_are_asked_for(loops):
 
 def test_rows_are_those_of_a_replay_of_everything(small_chat):
     found = tuned(small_chat, train=0.4)
-    policy = registry["perc"](**found.parameters)
+    policy = registry["perc_decay"](**found.parameters)
     hits = run(policy, small_chat, SIZES)
     own = [row for row in found.judged.rows if row.contestant == "tuned"]
     training = first_requests(small_chat, 120)

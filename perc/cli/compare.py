@@ -5,15 +5,18 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
+from perc.cli.rules import NO_RULES, Ruling, compare_with_rules, refuse_without_rules
 from perc.compare import DEFAULT_POLICIES
+from perc.errors import InputError
 from perc.policies.registry import registry
 
 if TYPE_CHECKING:
+    from perc.attribution import Attribution
     from perc.compare import Comparison
     from perc.types import Trace
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 POLICIES = arg(
     metavar="NAMES",
     help=f"names from: {', '.join(registry)}. Parameters follow colons: "
-    "lru,perc:tau_s=60,belady.",
+    "lru,perc_decay:tau_s=60,belady.",
 )
 
 
@@ -31,8 +34,11 @@ def compare(
     policies: Annotated[str, POLICIES] = ",".join(DEFAULT_POLICIES),
     capacities: Annotated[str, arg(metavar="SIZES")] = "1%,2%,5%,10%,25%",
     warmup: float = 0.0,
+    why: FlagCreatePairsOff[bool] = False,
+    why_by: Literal["kind", "turn"] | None = None,
     json: FlagCreatePairsOff[bool] = False,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
+    ruling: OmitArgPrefixes[Ruling] = NO_RULES,
     loading: OmitArgPrefixes[Loading] = AS_IT_COMES,
 ) -> None:
     """Compare eviction policies on a trace: what each hits, how far from the bound.
@@ -43,8 +49,11 @@ def compare(
         capacities: cache sizes in blocks (4096) or shares of the distinct blocks
             (0.05 or 5%).
         warmup: first share of the requests that only fills the cache, such as 0.5.
+        why: say why each policy missed: never seen, too little memory, the policy.
+        why_by: the same for each kind of request, or for each turn.
         json: print one JSON object instead of the table.
         out: for run.json, results.parquet and the miss-ratio curves.
+        ruling: retention rules to compare with.
         loading: how to read the trace.
 
     Raises:
@@ -58,11 +67,34 @@ def compare(
 
     began = time.perf_counter()
     chosen, sizes = parse_policies(policies), parse_capacities(capacities)
+    refuse_without_rules(ruling)
+    if ruling.rules is not None:
+        for flag, given in (("--out", out), ("--why", why or why_by)):
+            if given:
+                raise InputError(f"{flag} does not go with --rules; run it without.")
+        compare_with_rules(
+            ruling,
+            None if trace is None else lambda: open_trace(trace, loading),
+            None if policies == ",".join(DEFAULT_POLICIES) else chosen,
+            sizes,
+            warmup=warmup,
+            as_json=json,
+        )
+        print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
+        return
     if out is not None:
         check_writable(out)
     traffic = embedded_trace() if trace is None else open_trace(trace, loading)
     with progress_bar("replaying") as progress:
         result = run(traffic, chosen, sizes, warmup=warmup, progress=progress)
+    misses = None
+    if why or why_by:
+        from perc.attribution import attribute
+
+        with progress_bar("asking why") as progress:
+            misses = attribute(
+                traffic, chosen, sizes, warmup=warmup, by=why_by, progress=progress
+            )
     _say_notes(traffic, result)
     if out is not None:
         from perc.report.run_folder import write_run
@@ -79,9 +111,12 @@ def compare(
             )
         print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
     if json:
-        print(json_module.dumps(result.as_dict(), allow_nan=False))
+        answer = result.as_dict()
+        if misses:
+            answer["misses"] = misses.as_dict()
+        print(json_module.dumps(answer, allow_nan=False))
     else:
-        _print_table(result, embedded=trace is None)
+        _print_table(result, misses, embedded=trace is None)
     print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
 
 
@@ -124,9 +159,12 @@ def _say_notes(trace: "Trace", result: "Comparison") -> None:
         )
 
 
-def _print_table(result: "Comparison", *, embedded: bool) -> None:
+def _print_table(
+    result: "Comparison", misses: "Attribution | None", *, embedded: bool
+) -> None:
     from rich.console import Console
 
+    from perc.report.miss_table import explanations, miss_table
     from perc.report.tables import comparison_table
     from perc.report.verdict import verdict
 
@@ -142,6 +180,10 @@ def _print_table(result: "Comparison", *, embedded: bool) -> None:
     console.print(comparison_table(result))
     for sentence in verdict(result):
         console.print(sentence, markup=False)
+    if misses:
+        console.print(miss_table(misses))
+        for sentence in explanations(misses):
+            console.print(sentence, style="dim", markup=False)
     for name in ("recompute_s", "counted"):
         console.print(f"{name}: {result.definitions[name]}", style="dim", markup=False)
     if embedded:

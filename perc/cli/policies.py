@@ -1,4 +1,4 @@
-"""Policies as people write them: `lru,perc:tau_s=60,perc:tau_s=60:cost_weight=1`."""
+"""Policies as people write them: `lru,perc_decay:tau_s=60:cost_weight=1`."""
 
 import inspect
 import math

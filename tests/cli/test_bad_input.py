@@ -117,13 +117,25 @@ def test_value_of_the_wrong_type(refused, mooncake):
         ("--policies", "", "no policy given; for example"),
         ("--policies", "lru,lruu", "no policy is called 'lruu'. There are: lru, fifo"),
         ("--policies", "lru,lru", "policy 'lru' is given twice"),
-        ("--policies", "perc:tau=60", "no parameter 'tau'. It has: tau_s, cost_weight"),
+        (
+            "--policies",
+            "perc_decay:tau=60",
+            "no parameter 'tau'. It has: tau_s, cost_weight",
+        ),
         ("--policies", "lru:k=2", "'lru' has no parameter 'k'. It has none"),
-        ("--policies", "perc:tau_s", "tau_s is '', must be a finite number"),
-        ("--policies", "perc:tau_s=x", "tau_s is 'x', must be a finite number"),
-        ("--policies", "perc:tau_s=-1", "tau_s is -1, must be 0 or more"),
-        ("--policies", "perc:tau_s=nan", "tau_s is 'nan', must be a finite number"),
-        ("--policies", "perc:tau_s=inf", "tau_s is 'inf', must be a finite number"),
+        ("--policies", "perc_decay:tau_s", "tau_s is '', must be a finite number"),
+        ("--policies", "perc_decay:tau_s=x", "tau_s is 'x', must be a finite number"),
+        ("--policies", "perc_decay:tau_s=-1", "tau_s is -1, must be 0 or more"),
+        (
+            "--policies",
+            "perc_decay:tau_s=nan",
+            "tau_s is 'nan', must be a finite number",
+        ),
+        (
+            "--policies",
+            "perc_decay:tau_s=inf",
+            "tau_s is 'inf', must be a finite number",
+        ),
         ("--policies", "random:seed=1.5", "seed is '1.5', must be a whole number"),
         ("--policies", "random:seed=-1", "seed is -1; give 0 to"),
         ("--policies", "perc_published:horizon_s=0", "must be above 0"),
@@ -140,7 +152,7 @@ def test_value_out_of_range(refused, mooncake, flag, value, said_of_it):
 @pytest.mark.parametrize(
     "policy",
     [
-        "perc:tau_s=0:cost_weight=1e39",  # beyond float32: 0 * inf
+        "perc_decay:tau_s=0:cost_weight=1e39",  # beyond float32: 0 * inf
         "perc_published:recompute_s_per_token=1e39:horizon_s=1e-30",
     ],
 )

@@ -97,7 +97,7 @@ def test_help_lists_every_flag_and_policy(perc):
 
 
 def test_policy_parameters_name_the_rows(perc, mooncake):
-    policies = "perc:tau_s=60,perc:tau_s=0:cost_weight=0.5,perc"
+    policies = "perc_decay:tau_s=60,perc_decay:tau_s=0:cost_weight=0.5,perc"
     said = perc("compare", mooncake, "--policies", policies, "--json")
     names = [row["policy"] for row in json.loads(said.out)["rows"]]
     assert names[:3] == policies.split(",")
@@ -106,7 +106,7 @@ def test_policy_parameters_name_the_rows(perc, mooncake):
 def test_parameters_change_what_runs(perc, tmp_path):
     trace = tmp_path / "chat.parquet"
     perc("make", "chat", "--requests", "300", "--out", trace)
-    policies = "lru,perc:tau_s=0,perc:tau_s=500"
+    policies = "lru,perc_decay:tau_s=0,perc_decay:tau_s=500"
     said = perc(
         "compare", trace, "--policies", policies, "--capacities", "5%", "--json"
     )

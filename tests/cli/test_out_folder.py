@@ -25,7 +25,7 @@ def run(tmp_path_factory):
     """The folder and the JSON of one comparison; the folder did not exist before."""
     folder = tmp_path_factory.mktemp("out") / "deep" / "run"
     out, err = io.StringIO(), io.StringIO()
-    flags = ["--policies", "lru,perc:tau_s=60,belady", "--capacities", "0,8,10"]
+    flags = ["--policies", "lru,perc_decay:tau_s=60,belady", "--capacities", "0,8,10"]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         main(
             ["compare", str(DATA / "mooncake.jsonl"), *flags, "--json"]
@@ -56,7 +56,7 @@ def test_run_json_holds_what_was_printed_and_how_to_repeat_it(run):
 
 def test_curves_cover_every_policy_up_to_the_whole_working_set(run):
     curves = pl.read_parquet(run[0] / "curves.parquet")
-    assert set(curves["policy"]) == {"lru", "perc:tau_s=60", "belady"}
+    assert set(curves["policy"]) == {"lru", "perc_decay:tau_s=60", "belady"}
     assert curves["capacity_blocks"].max() == 16
     assert curves["capacity_blocks"].min() == 7  # the longest request
 
@@ -85,7 +85,7 @@ def test_html_loads_nothing_from_elsewhere(run):
     parser.feed(page)
     assert parser.found == []
     assert "@import" not in page and "importScripts" not in page
-    for word in ("perc:tau_s=60", "belady", "mooncake.jsonl"):
+    for word in ("perc_decay:tau_s=60", "belady", "mooncake.jsonl"):
         assert word in page
 
 

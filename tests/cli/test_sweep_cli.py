@@ -21,7 +21,7 @@ requests = 300
 [[policies]]
 name = "belady"
 [[policies]]
-name = "perc"
+name = "perc_decay"
 tau_s = [10, 200]
 """
 LONG = """
@@ -30,7 +30,7 @@ capacities = [0.05]
 workload = "chat"
 requests = 2000
 [[policies]]
-name = "perc"
+name = "perc_decay"
 tau_s = { low = 1, high = 2000, scale = "log", samples = 20_000 }
 """
 
@@ -58,12 +58,12 @@ def test_the_best_is_shown_beside_lru_and_the_bound(perc: Run, grid, tmp_path):
     said = perc("sweep", grid, "--out", tmp_path / "out")
     table = pl.read_parquet(tmp_path / "out" / "results.parquet")
     for size in table["capacity_blocks"].unique():
-        at = table.filter(capacity_blocks=size, policy="perc")
+        at = table.filter(capacity_blocks=size, policy="perc_decay")
         best = at.sort("block_hit_ratio").row(-1, named=True)
         for name in ("block", "lru_block", "bound_block"):
             assert f"{best[f'{name}_hit_ratio']:.2%}" in said.out
     shown = said.out.split("The best of")[0]
-    assert "perc:tau_s=" in shown and "belady" not in shown
+    assert "perc_decay:tau_s=" in shown and "belady" not in shown
     lines = said.out.splitlines()
     assert max(len(line.rstrip()) for line in lines if "parquet" not in line) <= 80
 
@@ -82,7 +82,7 @@ def test_bad_input_is_refused_before_any_work(refused: Run, grid, tmp_path):
     assert "local" in words
     grid.write_text(GRID.replace("tau_s", "tau"))
     said = refused("sweep", grid, "--out", tmp_path / "out")
-    assert "grid.toml: policies[1], perc, has no 'tau'" in said.words
+    assert "grid.toml: policies[1], perc_decay, has no 'tau'" in said.words
     assert not (tmp_path / "out").exists()
 
 

@@ -32,7 +32,7 @@ def chat(tmp_path_factory):
 
 
 def test_json_is_one_object_of_the_promised_keys(perc, chat):
-    said = perc("tune", chat, "perc", *FEW, "--json")
+    said = perc("tune", chat, "perc_decay", *FEW, "--json")
     assert said.code == 0 and "done in" in said.err
     found = json.loads(said.out)
     assert list(found) == KEYS
@@ -43,7 +43,7 @@ def test_json_is_one_object_of_the_promised_keys(perc, chat):
 
 
 def test_the_table_says_whether_it_is_worth_it(perc, chat):
-    said = perc("tune", chat, "perc", *FEW)
+    said = perc("tune", chat, "perc_decay", *FEW)
     assert max(len(line.rstrip()) for line in said.out.splitlines()[:-1]) <= 80
     assert "…" not in said.out
     assert "Chosen on the training part: tau_s = " in said.words
@@ -51,13 +51,13 @@ def test_the_table_says_whether_it_is_worth_it(perc, chat):
         word in said.words
         for word in ("Worth it", "Not worth it", "Nothing better than the default")
     )
-    assert "Over LRU, tuned perc is at" in said.words
+    assert "Over LRU, tuned perc_decay is at" in said.words
     assert "never used for the choice" in said.words
     assert "Not covered: sessions displacing each other" in said.words
 
 
 def test_the_next_command_gives_the_same_ratios(perc, chat):
-    flags = ("tune", chat, "perc", *FEW, "--objective", "block_hit_ratio")
+    flags = ("tune", chat, "perc_decay", *FEW, "--objective", "block_hit_ratio")
     rows = json.loads(perc(*flags, "--json").out)["judged"]["rows"]
     line = perc(*flags).out.rstrip().splitlines()[-1]
     assert line.startswith("Next: perc compare ")
@@ -69,7 +69,7 @@ def test_the_next_command_gives_the_same_ratios(perc, chat):
 
 def test_a_space_from_the_command_line(perc, chat):
     space = "tau_s=10:20:log,cost_weight=0.5:0.5"
-    said = perc("tune", chat, "perc", *FEW, "--space", space, "--json")
+    said = perc("tune", chat, "perc_decay", *FEW, "--space", space, "--json")
     found = json.loads(said.out)
     expected = {"tau_s": "10 to 20, log", "cost_weight": "0.5 to 0.5"}
     assert found["definitions"]["space"] == expected
@@ -78,7 +78,7 @@ def test_a_space_from_the_command_line(perc, chat):
 
 
 def test_a_cache_that_holds_the_training_part_is_told(perc, chat):
-    said = perc("tune", chat, "perc", "--samples", "1", "--capacities", "40,100%")
+    said = perc("tune", chat, "perc_decay", "--samples", "1", "--capacities", "40,100%")
     assert "nothing can be learned at that size" in said.err
 
 
@@ -102,10 +102,10 @@ def test_what_is_no_space_is_refused(text):
     [
         (["best"], "no policy is called 'best'"),
         (["lru"], "It has no parameters to tune"),
-        (["perc", "--space", "tau=1:2"], "no number 'tau'"),
-        (["perc", "--train", "1"], "training share of 1"),
-        (["perc", "--objective", "speed"], "no objective 'speed'"),
-        (["perc", "--samples", "0"], "samples is 0"),
+        (["perc_decay", "--space", "tau=1:2"], "no number 'tau'"),
+        (["perc_decay", "--train", "1"], "training share of 1"),
+        (["perc_decay", "--objective", "speed"], "no objective 'speed'"),
+        (["perc_decay", "--samples", "0"], "samples is 0"),
     ],
 )
 def test_bad_input_is_refused(refused, mooncake, words, said):

@@ -1,7 +1,8 @@
 """Caches made of queues in plain Python, one class a policy, and who serves them.
 
 A class has `__contains__` for what is resident, and `access(block, parent)`, which
-returns the victim, the block itself if it is refused, or None.
+returns the victim, the block itself if it is refused, or None. One with `begin` is told
+when a request comes.
 """
 
 from collections import OrderedDict
@@ -18,6 +19,8 @@ def simulate(requests, cache, *, root_first=False):
     """
     hits, victims = [], []
     for blocks in requests:
+        if hasattr(cache, "begin"):
+            cache.begin()
         hits.append(
             next((i for i, b in enumerate(blocks) if b not in cache), len(blocks))
         )

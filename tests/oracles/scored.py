@@ -66,10 +66,49 @@ def gds(cost=lambda block: 1):
     return lambda use: use.clock + cost(use.block)
 
 
-def gdsf(cost=lambda block: 1):
+def gdsf(cost=lambda block: 1, *, retained=False):
     """GreedyDual-Size-Frequency, blocks of one size."""
-    count = _counter()
+    count = _counter(retained)
     return lambda use: use.clock + count(use) * cost(use.block)
+
+
+def landlord(refresh, cost=lambda block: 1):
+    """Credit `cost` at first; a hit gives back the share `refresh` of what is spent."""
+    keys = {}  # block -> clock when its credit was set + that credit
+
+    def key(use):
+        credit = full = cost(use.block)
+        if use.resident:
+            left = max(keys[use.block] - use.clock, 0)
+            credit = left + refresh * (full - left)
+        keys[use.block] = use.clock + credit
+        return keys[use.block]
+
+    return key
+
+
+def mru():
+    """The newest first."""
+    return lambda use: -use.now
+
+
+def override(priorities):
+    """Priority of the last user."""
+    return lambda use: priorities[use.now]
+
+
+def t_lru(prompt_tokens, block_tokens, xi, q):
+    """Last access, below all of them if the tail from this block on may be lost."""
+    longest = {}  # prompt of the branch, for as long as the block is resident
+
+    def key(use):
+        before = longest[use.block] if use.resident else 0
+        longest[use.block] = max(before, prompt_tokens[use.now])
+        budget = max(longest[use.block] + q - xi, 0)
+        safe = use.depth * block_tokens >= budget
+        return use.now - 10**6 if safe else use.now
+
+    return key
 
 
 def lfu_in_cache():
@@ -97,11 +136,12 @@ def lru_k(k, *, retained=False):
     return key
 
 
-def _counter():
+def _counter(retained=False):
     counts = {}
 
     def count(use):
-        counts[use.block] = (counts[use.block] if use.resident else 0) + 1
+        known = use.resident or (retained and use.block in counts)
+        counts[use.block] = (counts[use.block] if known else 0) + 1
         return counts[use.block]
 
     return count

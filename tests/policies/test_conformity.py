@@ -18,24 +18,36 @@ import perc
 from perc.errors import InputError
 from perc.features import features
 from perc.online import replay_online
+from perc.online_aged import replay_aged
 from perc.online_listed import replay_listed
+from perc.online_rescored import replay_rescored
 from perc.online_scored import replay_scored
 from perc.policies.registry import Registry, registry
 from perc.step import pin, replay_steps, requests_of
-from perc.types import OnlinePolicy, Request
+from perc.types import Aged, Listed, OnlinePolicy, Request, Rescored, Scored
 from tests import test_online
 from tests.oracles import cache as oracle
+from tests.policies.test_timed import RESCORED
 from tests.strategies import replay_each, rows_of, traces
+from tests.test_aged import AGED
 
+ENGINES = {
+    Scored: replay_scored,
+    Listed: replay_listed,
+    Rescored: replay_rescored,
+    Aged: replay_aged,
+}
 NAMES = list(registry)
 ONLINE = [name for name in NAMES if isinstance(registry[name](), OnlinePolicy)]
 RANKED = [name for name in NAMES if name not in ONLINE]
-# Their order does not depend on the capacity: larger caches never hit less. FIFO's
-# does, since a block that was evicted enters anew, and so do those of the online
-# policies, but for `gds`, which is LRU where blocks cost the same.
 # No block leaves before its descendants. What is missing leaves holes by its rule.
-CLOSED = ["lru", "lfu", "priority", "perc", "belady", "belady_bypass"]
-INCLUSIVE = [name for name in [*RANKED, "gds"] if name != "fifo"]
+CLOSED = (
+    "lru lfu priority perc_decay belady belady_bypass filo shortest largest"
+).split()
+# Their order does not depend on the capacity: larger caches never hit less. That of
+# `fifo` and `filo` does, since a block that was evicted enters anew, and so do those of
+# the online policies, but for `gds`, which is LRU where blocks cost the same.
+INCLUSIVE = [name for name in [*RANKED, "gds"] if name not in ("fifo", "filo")]
 
 every_policy = pytest.mark.parametrize("name", NAMES)
 ranked_policy = pytest.mark.parametrize("name", RANKED)
@@ -209,15 +221,21 @@ def test_parameters_share_one_program(name, small_chat):
 @online_policy
 def test_online_policies_have_an_oracle(name):
     """`tests/test_online.py` compares the engines with the oracles of these tables."""
-    known = [*test_online.SCORED.values(), *test_online.LISTED.values()]
+    tables: tuple[dict, ...] = (
+        test_online.SCORED,
+        test_online.TRACED,
+        test_online.LISTED,
+        RESCORED,
+        AGED,
+    )
+    known = [pair for table in tables for pair in table.values()]
     assert registry[name]().name in {policy.name for policy, _ in known}
 
 
 @online_policy
 def test_online_parameters_share_one_program(name, small_chat):
     policy = registry[name]()
-    scored = not hasattr(policy.rule, "init")
-    engine: Any = replay_scored if scored else replay_listed
+    engine: Any = ENGINES[type(policy.rule)]
     first = replay_online(small_chat, policy, [100])
     programs = engine._cache_size()
     params = jax.tree.map(lambda x: (x * 0.5).astype(x.dtype), policy.params)

@@ -1,96 +1,134 @@
-"""The flagship: what its formula promises, and that each factor works."""
+"""What `perc` pays for a block, against sums done by hand, and what it may know."""
 
-import jax.numpy as jnp
+import itertools
+
 import numpy as np
 import pytest
 
 import perc
-from perc.compare import run
-from perc.cost import DEFAULT_COST, PrefillCost
-from perc.policies.perc import perc as perc_policy
+from perc.aged import aged_traffic, worth_of
+from perc.errors import InputError
 from perc.policies.registry import registry
-from perc.types import Features
+from perc.reuse import AGES, STEPS, Reuse
+
+EDGES = np.concatenate([[0], 2 ** (np.arange(AGES - 1) / STEPS)])
+FIRST = "frequency", "turn", "kind"
 
 
-def score(policy, **values):
-    columns = {"time_s": 0.0, "resume_p": 0.5, "recompute_s": 1.0, "tokens": 512}
-    arrays = {k: jnp.float32(v) for k, v in {**columns, **values}.items()}
-    return float(policy.score(policy.params, Features(**arrays)))
+def reuse_of(events, at_risk, ages, density=1.0) -> Reuse:
+    """One class, one epoch."""
 
+    def column(values):
+        return np.asarray(values, np.float32)
 
-def test_e_times_the_value_buys_tau_seconds():
-    policy = perc_policy(tau_s=120.0, cost_weight=1.0)
-    base = score(policy)
-    assert score(policy, time_s=10.0) - base == pytest.approx(10, abs=1e-3)
-    likelier = score(policy, resume_p=0.5 * np.e)
-    dearer = score(policy, recompute_s=np.e)
-    assert likelier - base == pytest.approx(120, abs=1e-3)
-    assert dearer - base == pytest.approx(120, abs=1e-3)
-
-
-def test_order_is_that_of_the_decaying_value():
-    """V = p * exp(-(now - last) / tau), compared at any one moment."""
-    rng = np.random.default_rng(0)
-    p, last = rng.uniform(0.05, 1, 200), rng.uniform(0, 1000, 200)
-    policy = perc_policy(tau_s=90.0)
-    values = Features(
-        time_s=jnp.float32(last),
-        resume_p=jnp.float32(p),
-        recompute_s=jnp.ones(200),
-        tokens=jnp.ones(200),
-    )
-    value = p * np.exp(-(2000 - last) / 90.0)
-    assert np.array_equal(
-        np.argsort(policy.score(policy.params, values)), np.argsort(value)
+    return Reuse(
+        epoch=np.zeros(1, np.int32),
+        ages=column(ages),
+        events=(column(events)[None, None],),
+        at_risk=(column(at_risk)[None, None],),
+        parents=(np.zeros(1, np.int32),),
+        density=column([[density]]),
     )
 
 
-def test_without_tau_it_is_lru(small_chat):
-    # Distinct arrival times: recency in time and in order of requests agree.
-    assert (np.diff(small_chat.arrival_s) > 0).all()
-    sizes = [50, 200, 800]
-    rows = perc.compare(
-        small_chat, [registry["lru"](), registry["perc"](tau_s=0.0)], sizes
-    ).rows
-    for lru, own in zip(rows[::2], rows[1::2], strict=True):
-        assert own.block_hit_ratio == lru.block_hit_ratio
+def best_rate(hazard, ages, horizon=np.inf):
+    """Hits per second from each age, by trying every stay."""
+    alive = [1.0, *itertools.accumulate((1 - h for h in hazard), lambda a, b: a * b)]
+    alive = alive[: len(ages)]
+    rates = []
+    for a in range(len(ages) - 1):
+        held, best = 0.0, 0.0
+        for b in range(a + 1, len(ages)):
+            held += (alive[b - 1] + alive[b]) / 2 * (ages[b] - ages[b - 1])
+            if held > 0 and (ages[b] - ages[a] <= horizon or b == a + 1):
+                best = max(best, (alive[a] - alive[b]) / held)
+        rates.append(best)
+    return [*rates, rates[-1] * ages[-2] / ages[-1]]
 
 
-def test_each_parameter_changes_the_order(small_chat):
-    orders = {
-        perc.ranks(small_chat, perc.scores(policy, small_chat)).tobytes()
-        for policy in (
-            perc_policy(),
-            perc_policy(tau_s=20.0),
-            perc_policy(cost_weight=1.0),
-        )
+@pytest.mark.parametrize("horizon_s", [1e6, 3.0])
+@pytest.mark.parametrize("smoothing", [0.0, 10.0])
+def test_worth_is_the_best_rate_of_any_stay(smoothing, horizon_s):
+    ages = [0, 1, 2, 4, 8, 16]
+    events, at_risk = [5, 10, 40, 5, 1, 0], [100, 90, 70, 30, 20, 10]
+    policy = registry["perc"](smoothing=smoothing, horizon_s=horizon_s)
+    found = policy.rule.worth(policy.params, reuse_of(events, at_risk, ages))
+    hazard = [
+        (e + smoothing * 0.1) / (n + smoothing)
+        for e, n in zip(events, at_risk, strict=True)
+    ]
+    expected = best_rate(hazard, ages, horizon_s)
+    np.testing.assert_allclose(np.asarray(found)[0, 0], expected, rtol=1e-5)
+    assert np.argmax(expected) == 2  # it rises, then falls
+
+
+def test_before_anything_returned_older_is_worth_less():
+    policy = registry["perc"]()
+    nothing = [0] * AGES
+    found = policy.rule.worth(policy.params, reuse_of(nothing, nothing, EDGES))
+    assert (np.diff(np.asarray(found)[0, 0, 1:]) < 0).all()
+
+
+def test_cost_raises_the_worth_by_its_weight():
+    ages, events, at_risk = [0, 1, 2], [1, 2, 1], [9, 8, 4]
+    policy = registry["perc"](cost_weight=0.5)
+    one, four = (
+        policy.rule.worth(policy.params, reuse_of(events, at_risk, ages, density))
+        for density in (1.0, 4.0)
+    )
+    np.testing.assert_allclose(four, 2 * np.asarray(one), rtol=1e-6)
+    assert policy.uses == (*FIRST, "recompute_s", "tokens")
+
+
+def test_the_future_changes_nothing(small_chat):
+    from perc.tune_search import first_requests
+
+    policy = registry["perc"]()
+    n = small_chat.n_requests // 2
+    whole = perc.replay_online(small_chat, policy, [60, 300]).blocks[:, :n]
+    cut = perc.replay_online(first_requests(small_chat, n), policy, [60, 300]).blocks
+    np.testing.assert_array_equal(whole, cut)
+
+
+def test_smoothing_and_classes_matter(small_chat):
+    plain = registry["perc"]()
+    traffic = aged_traffic(small_chat, plain)
+    assert len(traffic.reuse.parents[-1]) > 5
+    leaning = worth_of(registry["perc"](smoothing=1e6), traffic.reuse)
+    own = worth_of(registry["perc"](smoothing=0.0), traffic.reuse)
+    assert not np.allclose(leaning, own)
+    # Leaning on the prior alone, all classes are worth the same.
+    np.testing.assert_allclose(leaning[-1], leaning[-1][:1].repeat(len(own[0]), 0), 0.2)
+
+
+def test_defaults():
+    params = registry["perc"]().params
+    assert {k: float(v) for k, v in params.items()} == {
+        "smoothing": 200.0,
+        "horizon_s": 86_400.0,
+        "cost_weight": 0.0,
     }
-    assert len(orders) == 3
+    assert registry["perc"]().uses == FIRST
 
 
+@pytest.mark.parametrize("name", ["smoothing", "horizon_s", "cost_weight"])
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
-def test_negative_parameters_are_refused(value):
-    with pytest.raises(ValueError, match="tau_s is .*, must be 0 or more"):
-        perc_policy(tau_s=value)
+def test_parameters_are_checked(name, value):
+    with pytest.raises(InputError, match=f"{name} is"):
+        registry["perc"](**{name: value})
 
 
-def test_cost_is_per_token():
-    policy = perc_policy(cost_weight=1.0)
-    assert score(policy, recompute_s=2.0, tokens=1024) == pytest.approx(score(policy))
-
-
-def test_the_order_is_safe_for_prefixes_and_the_defaults_are_documented():
-    policy = perc_policy()
-    assert policy.chain
-    assert float(policy.params["tau_s"]) == 200.0
-    assert float(policy.params["cost_weight"]) == 0.0
-
-
-def test_the_cost_model_reaches_the_score(small_chat):
-    dear = PrefillCost("attention only", 1e-12, 1.0)
-    policy = perc_policy(cost_weight=1.0)
-    scores = [perc.scores(policy, small_chat, cost=c) for c in (DEFAULT_COST, dear)]
-    assert not np.array_equal(scores[0], scores[1])
-    sizes = [100, 400, 800]
-    hits = [run(policy, small_chat, sizes, cost=c) for c in (DEFAULT_COST, dear)]
-    assert not np.array_equal(hits[0], hits[1])
+@pytest.mark.real_trace
+def test_targets_on_the_conversation_trace(traces_folder):
+    name = "mooncake_conversation_trace.jsonl.gz"
+    conversation = perc.load(traces_folder / name)
+    half = conversation.n_requests // 2
+    sizes = [1_000, 3_000, 10_000, 30_000, 50_000]
+    asked = (conversation.stop - conversation.start)[half:].sum()
+    found = perc.replay_online(conversation, registry["perc"](), sizes).blocks
+    lru = registry["lru"]()
+    order = perc.ranks(conversation, perc.scores(lru, conversation))
+    base = perc.replay(conversation, order, sizes).blocks
+    ratio, lru_ratio = (hits[:, half:].sum(1) / asked for hits in (found, base))
+    assert ratio[1] >= 0.14 and ratio[2] >= 0.24
+    assert (ratio >= lru_ratio).all()

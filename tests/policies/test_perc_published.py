@@ -1,5 +1,7 @@
 """The published formula, digit for digit (policies.md 2.2), and its faults."""
 
+import math
+
 import jax.numpy as jnp
 import pytest
 
@@ -28,6 +30,28 @@ def test_vectors(tokens, blocks, gap_s, score):
         request_blocks=jnp.int32(blocks),
     )
     assert float(policy.score(policy.params, values)) == pytest.approx(score, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "gap_s", "score"),
+    [
+        ({"horizon_s": 2.0}, 2.0, 2 * (1 - math.exp(-1))),
+        ({"recompute_s_per_token": 0.02}, 5.0, 20 * (1 - math.exp(-1))),
+        ({"default_rate_per_s": 0.2}, math.nan, 2 * (1 - math.exp(-1))),
+        ({"shortest_gap_s": 5.0}, 0.1, 2 * (1 - math.exp(-1))),
+    ],
+)
+def test_each_parameter_reaches_the_score(parameters, gap_s, score):
+    """1,000 tokens in one block, so 2 s to compute at the default rate."""
+    policy = perc_published(**parameters)
+    for blocks in (0, 1):  # a prompt that fills no block counts as one
+        values = Features(
+            mean_gap_s=jnp.float32(gap_s),
+            input_tokens=jnp.int32(1000),
+            request_blocks=jnp.int32(blocks),
+        )
+        found = float(policy.score(policy.params, values))
+        assert found == pytest.approx(score, rel=1e-5)
 
 
 def test_length_cancels():

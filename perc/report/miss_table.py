@@ -1,0 +1,60 @@
+"""Why each policy missed, for the terminal."""
+
+from rich import box
+from rich.table import Table
+
+from perc.attribution import CAUSES, Attribution
+from perc.metrics import ratio
+
+ALWAYS_SHOWN = ("policy", "capacity", "cold")
+
+
+def miss_table(found: Attribution) -> Table:
+    """Shares of the prompt tokens: what hit, and what missed by which cause.
+
+    One section a capacity, one line a policy and group; a line sums to 100 %. The
+    causes `hybrid`, `retention` and `rounding` have a column only where they occur.
+    """
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="Why it missed, % of prompt tokens",
+        title_justify="left",
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    grouped = any(row.group != "all" for row in found.rows)
+    causes = shown_causes(found)
+    table.add_column("blocks", justify="right", no_wrap=True)
+    table.add_column("policy", overflow="fold")
+    if grouped:
+        table.add_column("group", overflow="fold")
+    for name in ("\nhit", *(f"miss:\n{cause}" for cause in causes)):
+        table.add_column(name, justify="right", no_wrap=True)
+    above = None
+    for row in found.rows:
+        first = row.capacity_blocks != above
+        if first and above is not None:
+            table.add_section()
+        above = row.capacity_blocks
+        tokens = (row.hit_tokens, *(row.misses[cause].tokens for cause in causes))
+        table.add_row(
+            f"{row.capacity_blocks:,}" if first else "",
+            row.policy,
+            *([row.group] if grouped else []),
+            *(f"{100 * ratio(part, row.prompt_tokens):.2f}" for part in tokens),
+        )
+    return table
+
+
+def explanations(found: Attribution) -> list[str]:
+    """What the columns of `miss_table` mean, a sentence each."""
+    return [f"{cause}: {found.definitions[cause]}." for cause in shown_causes(found)]
+
+
+def shown_causes(found: Attribution) -> list[str]:
+    """The causes that occur, and those that are always looked for."""
+    return [
+        cause
+        for cause in CAUSES
+        if cause in ALWAYS_SHOWN or any(row.misses[cause].tokens for row in found.rows)
+    ]

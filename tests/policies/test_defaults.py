@@ -1,0 +1,89 @@
+"""Default parameters: results that are quoted without parameters rest on them."""
+
+import inspect
+
+import pytest
+
+from perc.policies.gds import gds
+from perc.policies.gdsf import gdsf
+from perc.policies.landlord import landlord
+from perc.policies.priority import priority
+from perc.policies.registry import registry
+
+DEFAULTS = {
+    "lru_k": {"k": 2, "retained": False},
+    "slru": {"protected": 0.5},
+    "slru_threshold": {"uses": 2},
+    "gds": {"cost_weight": 0.0, "evict_first": False},
+    "gdsf": {"cost_weight": 0.0, "evict_first": False, "retained": False},
+    "landlord": {
+        "refresh": 0.5,
+        "cost_weight": 0.0,
+        "bypass": False,
+        "evict_first": False,
+    },
+    "s3fifo": {"small": 0.1, "ghost": 0.9, "threshold": 2},
+    "tinylfu": {"window": 10.0},
+    "w_tinylfu": {"window": 0.01, "protected": 0.8, "halve": 10.0},
+    "hazard": {"horizon_s": 200.0, "cost_weight": 0.0, "closed": True},
+    "workload_aware": {"life_s": 60.0, "censored": False, "closed": True},
+    "ttl": {
+        "queue_s": 60.0,
+        "eta": 1.0,
+        "least": 100,
+        "cold_s": 0.0,
+        "history": 1000,
+    },
+    "t_lru": {"xi_tokens": 1024, "next_tokens": 512},
+    "marconi": {"alpha": 1.0},
+    "priority": {"merge": "max"},
+    "random": {"seed": 0},
+    "rlt": {"seed": 0},
+    "perc_decay": {"tau_s": 200.0, "cost_weight": 0.0},
+    "perc_published": {
+        "horizon_s": 5.0,
+        "recompute_s_per_token": 0.002,
+        "default_rate_per_s": 0.05,
+        "shortest_gap_s": 0.01,
+    },
+}
+BARE = (
+    "lru fifo lfu lfu_in_cache arc arc_vllm sieve mru filo shortest largest belady "
+    "belady_bypass"
+).split()
+
+
+@pytest.mark.parametrize("name", [*DEFAULTS, *BARE])
+def test_defaults(name):
+    given = inspect.signature(registry[name]).parameters.values()
+    assert {p.name: p.default for p in given} == DEFAULTS.get(name, {})
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_params_hold_what_was_given(name):
+    """Numbers that the policy carries for its score, by the name they were given."""
+    params = registry[name]().params
+    if isinstance(params, dict):
+        numbers = {k: v for k, v in params.items() if k in DEFAULTS[name]}
+        for key, value in numbers.items():
+            assert float(value) == pytest.approx(DEFAULTS[name][key])
+
+
+def test_who_may_refuse_a_block():
+    bypass = {name for name in [*DEFAULTS, *BARE] if registry[name]().bypass}
+    assert bypass == {
+        *("slru", "arc", "arc_vllm", "s3fifo", "sieve", "tinylfu", "w_tinylfu"),
+        "belady_bypass",
+    }
+    assert landlord(bypass=True).bypass
+
+
+def test_who_needs_the_leaf_test():
+    """Keys that may rank a parent below its child, of rules that a cache scores."""
+    closed = [
+        *(make(cost_weight=1.0) for make in (gds, gdsf, landlord)),
+        *(landlord(refresh=0.9), priority(merge="override"), registry["mru"]()),
+    ]
+    assert all(policy.rule.closed for policy in closed)
+    free = [gds(), gdsf(), landlord(refresh=1), registry["t_lru"]()]
+    assert not any(policy.rule.closed for policy in free)
