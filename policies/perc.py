@@ -96,7 +96,8 @@ def _cost_classes(f: Features) -> Sequence[np.ndarray]:
 def _worth(params: dict, reuse: Reuse) -> jax.Array:
     ages = jnp.asarray(reuse.ages)
     hazard = _hazards(reuse, params["smoothing"])
-    rate = jax.lax.map(lambda h: _best_rate(h, ages, params["horizon_s"]), hazard)
+    horizon_s = params["horizon_s"]
+    rate = jax.lax.map(lambda h: _best_rate(h, ages, horizon_s), hazard)
     price = jnp.power(jnp.asarray(reuse.density), params["cost_weight"])
     return jnp.multiply(rate, price[:, :, None])
 
@@ -110,7 +111,7 @@ def _hazards(reuse: Reuse, smoothing: jax.Array) -> jax.Array:
     ):
         leaning = events + smoothing * hazard[:, parent]
         hazard = leaning / jnp.maximum(at_risk + smoothing, tiny)
-    return hazard
+    return jnp.asarray(hazard)
 
 
 def _best_rate(hazard: jax.Array, ages: jax.Array, horizon_s: jax.Array) -> jax.Array:

@@ -284,4 +284,4 @@ def test_perc_beats_what_was_known_on_the_second_half(traces_folder):
     trace = perc.load(traces_folder / "mooncake_conversation_trace.jsonl.gz")
     rows = perc.compare(trace, ["perc"], [3000, 10_000, 30_000], warmup=0.5).rows
     ratios = [row.block_hit_ratio for row in rows]
-    assert ratios[0] >= 0.131 and ratios[1] >= 0.24 and ratios[2] >= 0.342
+    assert ratios[0] >= 0.14 and ratios[1] >= 0.24 and ratios[2] >= 0.341
