@@ -15,7 +15,7 @@ from perc.metrics import Metrics, measure
 from perc.policies.registry import registry
 from tests.strategies import replay_each, traces
 
-NAMES = ["lru", "fifo", "perc", "belady", "belady_bypass", "priority"]
+NAMES = ["lru", "fifo", "perc_decay", "belady", "belady_bypass", "priority"]
 
 
 def one_by_one(policy, trace, sizes, skip):

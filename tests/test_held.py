@@ -71,7 +71,7 @@ def step_with_pins(policy, trace, capacity, durations):
     return hits
 
 
-@pytest.mark.parametrize("name", ["lru", "perc", "fifo"])
+@pytest.mark.parametrize("name", ["lru", "perc_decay", "fifo"])
 def test_step_with_pins_gives_the_same(name):
     trace = perc.make("chat", requests=80)
     durations = np.random.default_rng(0).uniform(0, 30, trace.n_requests)

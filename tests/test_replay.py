@@ -129,8 +129,8 @@ def test_other_orders_capacities_and_traces_compile_nothing_new(small_chat):
 
 
 def test_replaying_twice_is_identical(small_chat):
-    score = perc.scores(registry["perc"](), small_chat)
-    again = perc.scores(registry["perc"](), small_chat)
+    score = perc.scores(registry["perc_decay"](), small_chat)
+    again = perc.scores(registry["perc_decay"](), small_chat)
     assert score.tobytes() == again.tobytes()
     first, second = (
         perc.replay(small_chat, perc.ranks(small_chat, s), [100]).blocks
@@ -245,7 +245,7 @@ def test_reference_ratios_of_real_traces(
 @pytest.mark.real_trace
 def test_step_equals_replay_on_the_conversation_trace(traces_folder):
     trace = perc.load(traces_folder / "mooncake_conversation_trace.jsonl.gz")
-    for name in ("perc", "fifo", "belady_bypass"):
+    for name in ("perc_decay", "fifo", "belady_bypass"):
         policy = registry[name]()
         order = perc.ranks(trace, perc.scores(policy, trace))
         fast = perc.replay(

@@ -27,7 +27,7 @@ def test_a_sample_keeps_every_access_of_its_blocks(chat):
     assert part.n_accesses + sum(p.n_accesses for p in rest) == chat.n_accesses
 
 
-@pytest.mark.parametrize("name", ["lru", "perc", "belady"])
+@pytest.mark.parametrize("name", ["lru", "perc_decay", "belady"])
 def test_estimates_lie_within_their_error(chat, name):
     sizes = [500, 2000, 8000]
     policy = registry[name]()

@@ -178,9 +178,9 @@ def test_nothing_is_divided_by_nothing(requests):
     """Case 14."""
     trace = trace_of(requests)
     with warnings.catch_warnings(action="ignore", category=TraceWarning):
-        result = perc.compare(trace, ["lru", "perc", "belady"], [0, 2])
+        result = perc.compare(trace, ["lru", "perc_decay", "belady"], [0, 2])
     assert all(row.block_hit_ratio == 0 for row in result.rows)
-    hits = replay_steps(registry["perc"](), trace, 2).blocks.tolist()
+    hits = replay_steps(registry["perc_decay"](), trace, 2).blocks.tolist()
     assert hits == [0] * len(requests)
 
 
