@@ -362,7 +362,8 @@ def test_without_ray_the_install_command_is_said(monkeypatch):
 LARGE = """
 from perc.sweep import sweep
 shares = [0.001 * 1.5**k for k in range(15)]
-table = sweep([{"workload": "chat", "requests": 1_480_000}], ["perc_decay"], [2000, *shares])
+chat = {"workload": "chat", "requests": 1_480_000}
+table = sweep([chat], ["perc_decay"], [2000, *shares])
 assert len(table) == 16, table
 """
 
