@@ -1,11 +1,38 @@
-"""Writing results so that a reader never meets half a file."""
+"""Reading settings with errors that say what to do; writing so that no reader ever
+meets half a file."""
 
 import os
 import tempfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 from perc.errors import InputError
+
+T = TypeVar("T")
+
+
+def read_toml(path: str, parse: Callable[[dict[str, Any]], T], wanted: str) -> T:
+    """Parses the table of a TOML file; every error names the file.
+
+    Args:
+        path: of the file.
+        parse: makes something of the table.
+        wanted: what to give instead of a file that is none, a sentence.
+
+    Raises:
+        InputError: if the file cannot be read, is no TOML, or `parse` raises one.
+    """
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {error}. {wanted}") from None
+    try:
+        return parse(table)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def check_writable(folder: Path) -> None:

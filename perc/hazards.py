@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from perc.errors import InputError, check_number
 from perc.shapes import bucket
 from perc.traces.build import parent_requests
 from perc.types import Trace
@@ -68,6 +69,21 @@ def follow_ups(trace: Trace) -> np.ndarray:
     children = np.flatnonzero(parent >= 0)
     np.minimum.at(first, parent[children], children)
     return first
+
+
+def requests_of_share(policy: str, trace: Trace, share: float) -> int:
+    """How many requests the first `share` of a trace holds, at least one.
+
+    Raises:
+        InputError: naming the policy, unless that is so.
+    """
+    cut = int(trace.n_requests * check_number(policy, "share", share))
+    if not 0 < cut <= trace.n_requests:
+        raise InputError(
+            f"{policy}: share {share} of {trace.n_requests} requests leaves {cut} to "
+            "learn from; give a share above 0, up to 1."
+        )
+    return cut
 
 
 def gaps_before(trace: Trace, follow_up: np.ndarray, cut: int) -> Gaps:

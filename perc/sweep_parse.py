@@ -4,13 +4,13 @@ import hashlib
 import inspect
 import math
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perc.errors import InputError
+from perc.files import read_toml
 from perc.grid import Draw, Grid, PolicySpec, TraceSpec, between, constructors
 from perc.traces.formats import FORMATS
 from perc.workloads import generators
@@ -33,18 +33,8 @@ SCALARS = (bool, int, float, str)
 
 def read(path: str) -> Grid:
     """`perc.grid.read_grid`."""
-    try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: {error}. Give a TOML file of a grid; `perc sweep --help` has "
-            "an example."
-        ) from None
-    try:
-        return parse(table)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    wanted = "Give a TOML file of a grid; `perc sweep --help` has an example."
+    return read_toml(path, parse, wanted)
 
 
 def parse(table: Mapping[str, Any]) -> Grid:

@@ -15,6 +15,7 @@ from perc.hazards import (
     known_at,
     n_classes,
     refits,
+    requests_of_share,
     survival_by_class,
 )
 from perc.types import Features, Now, OnlinePolicy, Rescored, Trace
@@ -93,12 +94,7 @@ def fit_hazard(
         >>> policy.params["survival"].shape
         (24, 81)
     """
-    cut = int(trace.n_requests * check_number("fit_hazard", "share", share))
-    if not 0 < cut <= trace.n_requests:
-        raise InputError(
-            f"fit_hazard: share {share} of {trace.n_requests} requests leaves {cut} to "
-            "learn from; give a share above 0, up to 1."
-        )
+    cut = requests_of_share("fit_hazard", trace, share)
     edges = _edges() if edges_s is None else np.asarray(edges_s, np.float64)
     if len(edges) < 3 or edges[0] != 0 or not (np.diff(edges) > 0).all():
         raise InputError(f"fit_hazard: edges {edges} must rise from 0, three or more.")

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perc.cost import PrefillCost
-from perc.errors import InputError, check_number
+from perc.errors import check_number
 from perc.hazards import (
     FEW,
     class_of,
@@ -15,6 +15,7 @@ from perc.hazards import (
     n_classes,
     rates_by_class,
     refits,
+    requests_of_share,
 )
 from perc.types import Features, Now, OnlinePolicy, Rescored, Trace
 
@@ -84,12 +85,7 @@ def fit_workload_aware(
         >>> policy.params["rate_per_s"].shape
         (24,)
     """
-    cut = int(trace.n_requests * check_number("fit_workload_aware", "share", share))
-    if not 0 < cut <= trace.n_requests:
-        raise InputError(
-            f"fit_workload_aware: share {share} of {trace.n_requests} requests leaves "
-            f"{cut} to learn from; give a share above 0, up to 1."
-        )
+    cut = requests_of_share("fit_workload_aware", trace, share)
     gaps = gaps_before(trace, follow_ups(trace), cut)
     rate = rates_by_class(gaps, n_classes(trace), censored=censored, few=few)
     params = _params(life_s) | {"rate_per_s": jnp.asarray(rate, jnp.float32)}

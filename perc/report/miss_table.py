@@ -5,6 +5,7 @@ from rich.table import Table
 
 from perc.attribution import CAUSES, Attribution
 from perc.metrics import ratio
+from perc.report.tables import by_capacity
 
 ALWAYS_SHOWN = ("policy", "capacity", "cold")
 
@@ -30,15 +31,10 @@ def miss_table(found: Attribution) -> Table:
         table.add_column("group", overflow="fold")
     for name in ("\nhit", *(f"miss:\n{cause}" for cause in causes)):
         table.add_column(name, justify="right", no_wrap=True)
-    above = None
-    for row in found.rows:
-        first = row.capacity_blocks != above
-        if first and above is not None:
-            table.add_section()
-        above = row.capacity_blocks
+    for row, blocks in by_capacity(table, found.rows):
         tokens = (row.hit_tokens, *(row.misses[cause].tokens for cause in causes))
         table.add_row(
-            f"{row.capacity_blocks:,}" if first else "",
+            blocks,
             row.policy,
             *([row.group] if grouped else []),
             *(f"{100 * ratio(part, row.prompt_tokens):.2f}" for part in tokens),

@@ -1,11 +1,32 @@
 """Tables for the terminal."""
 
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
 from rich import box
 from rich.table import Table
 
 from perc.compare import Comparison
 from perc.report.verdict import lru_ratios
 from perc.sampling import Estimate
+
+Row = TypeVar("Row", bound=Any)
+
+
+def by_capacity(table: Table, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
+    """Rows with the capacity that heads their section, "" below; adds the sections.
+
+    Args:
+        table: gets a section for each capacity.
+        rows: sorted by their `capacity_blocks`.
+    """
+    above = None
+    for row in rows:
+        first = row.capacity_blocks != above
+        if first and above is not None:
+            table.add_section()
+        above = row.capacity_blocks
+        yield row, f"{row.capacity_blocks:,}" if first else ""
 
 
 def comparison_table(result: Comparison) -> Table:
@@ -22,15 +43,10 @@ def comparison_table(result: Comparison) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("gap\nclosed", justify="right", no_wrap=True)
     lru = lru_ratios(result)
-    above = None
-    for row in result.rows:
-        first = row.capacity_blocks != above
-        if first and above is not None:
-            table.add_section()
-        above = row.capacity_blocks
+    for row, blocks in by_capacity(table, result.rows):
         loses = row.block_hit_ratio < lru[row.capacity_blocks]
         table.add_row(
-            f"{row.capacity_blocks:,}" if first else "",
+            blocks,
             row.policy + ("*" if row.policy in result.clairvoyant else ""),
             f"{row.block_hit_ratio:.2%}",
             f"{row.token_hit_ratio:.2%}",

@@ -3,6 +3,7 @@
 from rich import box
 from rich.table import Table
 
+from perc.report.tables import by_capacity
 from perc.tune import Tuning
 from perc.tune_verdict import Margin
 
@@ -20,16 +21,11 @@ def tuning_table(tuning: Tuning) -> Table:
     for name in ("training", "held\nout", "tuned is\nahead by", "gap\nclosed"):
         table.add_column(name, justify="right", no_wrap=True)
     margins = {(m.over, m.capacity_blocks): m for m in tuning.judged.margins}
-    above = None
-    for row in tuning.judged.rows:
-        first = row.capacity_blocks != above
-        if first and above is not None:
-            table.add_section()
-        above = row.capacity_blocks
+    for row, blocks in by_capacity(table, tuning.judged.rows):
         margin = margins.get((row.contestant, row.capacity_blocks))
         bound = row.contestant not in ("lru", "default", "tuned")
         table.add_row(
-            f"{row.capacity_blocks:,}" if first else "",
+            blocks,
             row.contestant + ("*" if bound else ""),
             f"{100 * row.train:.2f}",
             f"{100 * row.held_out:.2f}",

@@ -1,11 +1,11 @@
 """Reads a file of rules; every mistake is named, with what to write instead."""
 
 import math
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from perc.errors import InputError
+from perc.files import read_toml
 from perc.retention.rules import (
     END,
     HIGHEST_PRIORITY,
@@ -34,18 +34,8 @@ def load_rules(path: str) -> Rules:
         InputError: names the file, the rule by number, the key, the value and what to
             write instead.
     """
-    try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path}: {error}. Give a TOML file of rules; docs/retention.md has an "
-            "example."
-        ) from None
-    try:
-        return parse_rules(table)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    wanted = "Give a TOML file of rules; docs/retention.md has an example."
+    return read_toml(path, parse_rules, wanted)
 
 
 def parse_rules(table: Mapping[str, Any]) -> Rules:

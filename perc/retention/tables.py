@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from rich import box
 from rich.table import Table
 
+from perc.report.tables import by_capacity
 from perc.report.verdict import LEVEL
 from perc.retention.report import RuleComparison, RuledRow
 
@@ -25,15 +26,10 @@ def rules_table(result: RuleComparison) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("recompute s\nwithout", "\nwith"):
         table.add_column(name, justify="right", no_wrap=True)
-    above = None
-    for row in result.rows:
-        first = row.capacity_blocks != above
-        if first and above is not None:
-            table.add_section()
-        above = row.capacity_blocks
+    for row, blocks in by_capacity(table, result.rows):
         old, new = row.without, row.with_rules
         table.add_row(
-            f"{row.capacity_blocks:,}" if first else "",
+            blocks,
             row.policy + ("*" if row.policy in result.clairvoyant else ""),
             f"{old.block_hit_ratio:.2%}",
             f"{new.block_hit_ratio:.2%}",
