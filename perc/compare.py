@@ -18,7 +18,7 @@ from perc.curves import lru_curve
 from perc.errors import InputError, TraceWarning
 from perc.evaluate import evaluate
 from perc.metrics import Metrics, measure_rows, ratio, warmup_requests
-from perc.online import replay_online
+from perc.online import Layouts, replay_online
 from perc.ranks import ranks, scores
 from perc.replay import replay
 from perc.types import AnyPolicy, OnlinePolicy, Policy, Trace
@@ -187,10 +187,15 @@ def run(
     sizes: Sequence[int],
     *,
     cost: PrefillCost = DEFAULT_COST,
+    shared: Layouts | None = None,
 ) -> np.ndarray:
-    """Leading resident blocks i32[K, R] of one policy at K sizes in blocks."""
+    """Leading resident blocks i32[K, R] of one policy at K sizes in blocks.
+
+    `shared` keeps what online policies of one rule can share, as in `replay_online`.
+    """
     if isinstance(policy, OnlinePolicy):
-        return np.asarray(replay_online(trace, policy, sizes, cost=cost).blocks)
+        hits = replay_online(trace, policy, sizes, cost=cost, shared=shared)
+        return np.asarray(hits.blocks)
     order = ranks(trace, scores(policy, trace, cost=cost))
     return np.asarray(
         replay(trace, order, sizes, bypass=policy.bypass, refresh=policy.refresh).blocks

@@ -13,6 +13,8 @@ itself; here they are computed inside the loop, by one of these engines:
             (`random` goes root first and spares the request.)
     Rescored  `perc/online_rescored.py`. As Scored, but the order changes while blocks
             idle: all resident blocks are scored anew when a request needs room.
+    Aged    `perc/online_aged.py`. Likewise, but blocks of a class and an age are worth
+            the same, so that runs of blocks are priced instead of single ones.
 
 A hit is a leading run of blocks that were resident when the request came. Every block
 is accessed once a request. Where a parent may leave before its child, the child stays
@@ -27,19 +29,23 @@ of listed rules are not: they take 20 times as long as with JAX 0.12 or with
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perc.aged import aged_traffic, replay_at
+from perc.aged import AgedTraffic, aged_traffic, replay_at
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.features import features
 from perc.online_listed import replay_listed
 from perc.online_rescored import replay_rescored, slots_for
 from perc.online_scored import Traffic, replay_scored
-from perc.shapes import bucket, pad
+from perc.shapes import bucket, pad, parents
 from perc.types import Aged, Hits, Listed, OnlinePolicy, Rescored, Trace
+
+# The last layout of a trace, by rule and features, for configurations of one policy.
+Layouts = dict[tuple[Any, tuple[str, ...]], Traffic | AgedTraffic]
 
 
 def replay_online(
@@ -48,6 +54,7 @@ def replay_online(
     capacities: Sequence[int],
     *,
     cost: PrefillCost = DEFAULT_COST,
+    shared: Layouts | None = None,
 ) -> Hits:
     """Counts what a cache under an online policy hits, request by request.
 
@@ -56,6 +63,7 @@ def replay_online(
         policy: its rule says which engine runs.
         capacities: K sizes in blocks, 0 or more.
         cost: prices the feature `recompute_s`.
+        shared: layouts of this trace at this cost, if others replay it as well.
 
     Returns:
         Hits: blocks i32[K, R] and evictions i32[K]. A block that is not stored counts
@@ -71,14 +79,27 @@ def replay_online(
     hits, evictions = np.zeros(shape, np.int32), np.zeros(len(capacities), np.int32)
     if not trace.n_accesses:
         return Hits(hits, evictions)
-    if isinstance(policy.rule, Aged):
-        traffic = aged_traffic(trace, policy, cost=cost)
+    traffic = _laid_out(trace, policy, cost, {} if shared is None else shared)
+    if isinstance(traffic, AgedTraffic):
         return replay_at(trace, policy, capacities, traffic)
-    traffic = online_traffic(trace, policy, cost=cost)
     for k, capacity in enumerate(capacities):
         leading, evictions[k] = replay_traffic(policy, traffic, int(capacity))
         hits[k] = leading[: trace.n_requests]
     return Hits(hits, evictions)
+
+
+def _laid_out(
+    trace: Trace, policy: OnlinePolicy, cost: PrefillCost, shared: Layouts
+) -> Traffic | AgedTraffic:
+    """The trace as the rule wants it; one layout is kept, so memory stays flat."""
+    if isinstance(policy.rule, Rescored) and policy.rule.learn:
+        return online_traffic(trace, policy, cost=cost)  # learns by its parameters
+    key = policy.rule, policy.uses
+    if key not in shared:
+        shared.clear()
+        make = aged_traffic if isinstance(policy.rule, Aged) else online_traffic
+        shared[key] = make(trace, policy, cost=cost)
+    return shared[key]
 
 
 def replay_traffic(
@@ -114,12 +135,9 @@ def online_traffic(
 ) -> Traffic:
     """Lays a trace out for the engines, padded so that programs are shared."""
     mirror = (trace.start + trace.stop - 1)[trace.request] - np.arange(trace.n_accesses)
-    parent = np.full(bucket(trace.n_blocks), bucket(trace.n_blocks), np.int32)
     before = np.full(trace.n_accesses, bucket(trace.n_accesses), np.int32)
     again = np.flatnonzero(trace.prev >= 0)
     before[mirror[again]] = mirror[trace.prev[again]]
-    inner = np.flatnonzero(trace.depth > 0)
-    parent[trace.block[inner]] = trace.block[inner - 1]
     values = features(trace, policy.uses, cost=cost)
     learn = policy.rule.learn if isinstance(policy.rule, Rescored) else None
     learned = learn(policy.params, trace, cost) if learn else ()
@@ -130,7 +148,7 @@ def online_traffic(
     return Traffic(
         block=lay_out(trace.block),
         leaving=lay_out(trace.block[mirror]),
-        parent=lay_out(parent),
+        parent=lay_out(parents(trace)),
         start=lay_out(trace.start),
         stop=lay_out(trace.stop),
         features=jax.tree.map(lambda column: jnp.asarray(pad(column, 1)), values),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from perc.shapes import bucket, pad
+from perc.shapes import bucket, pad, parents
 from perc.types import Trace
 
 
@@ -54,9 +54,10 @@ def cut(trace: Trace, cls: np.ndarray) -> Segments:
         cls: i32[N], the class of each access.
     """
     depth, block = trace.depth, trace.block
-    nobody = bucket(trace.n_blocks)
-    above = np.where(depth > 0, _before(block, 0), nobody).astype(np.int32)
-    starts = (depth == 0) | (cls != _before(cls, -1)) | _branches(block, above)
+    parent = parents(trace)
+    above = parent[block]
+    branches = np.bincount(parent, minlength=len(parent) + 1)[above] > 1
+    starts = (depth == 0) | (cls != _before(cls, -1)) | branches
     segment = np.cumsum(starts) - 1
     first = np.flatnonzero(starts)
     stop = np.append(first[1:], trace.n_accesses)
@@ -107,11 +108,3 @@ def _narrow(column: np.ndarray) -> np.ndarray:
 def _before(column: np.ndarray, fill: int) -> np.ndarray:
     """The entry before each."""
     return np.concatenate([np.full(1, fill, column.dtype), column[:-1]])
-
-
-def _branches(block: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """Whether another block hangs on the one above as well, anywhere in the trace."""
-    parent = np.zeros(int(block.max(initial=0)) + 1, above.dtype)
-    parent[block] = above
-    children = np.bincount(parent, minlength=int(above.max(initial=0)) + 1)
-    return children[above] > 1

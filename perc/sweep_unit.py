@@ -19,6 +19,7 @@ from perc.curves import lru_curve
 from perc.errors import InputError
 from perc.grid import Configuration, Grid, TraceSpec, describe, digest
 from perc.metrics import measure_rows, ratio, warmup_requests
+from perc.online import Layouts
 from perc.replay import replay
 from perc.report.run_folder import trace_sha256
 from perc.sweep_devices import Placed, place, replay_orders
@@ -48,6 +49,7 @@ class _Ready(NamedTuple):
     placed: Placed
     lru: list[float]  # block hit ratio at each size
     bounds: dict[bool, list[float]]  # the same of the clairvoyant bound, by bypass
+    layouts: Layouts  # of the trace, for online policies
 
 
 def open_trace(spec: TraceSpec, seed: int | None) -> Trace:
@@ -116,7 +118,13 @@ def _prepare(job: Job) -> _Ready:
     hits = lru_curve(trace, warmup_requests=skip)
     lru = [ratio(hits[min(size, trace.n_blocks)], asked) for size in sizes]
     return _Ready(
-        sizes, skip, scored(trace, grid.cost), place(trace, sizes), lru, bounds={}
+        sizes,
+        skip,
+        scored(trace, grid.cost),
+        place(trace, sizes),
+        lru,
+        bounds={},
+        layouts={},
     )
 
 
@@ -138,9 +146,9 @@ def _replays(
     """Hits and evictions of policies of one kind, at most one a device."""
     first = policies[0]
     if not isinstance(first, Policy):  # its scores depend on what the cache holds
+        shared: dict[str, Any] = dict(cost=job.grid.cost, shared=ready.layouts)
         return [
-            (run(policy, job.trace, ready.sizes, cost=job.grid.cost), None)
-            for policy in policies
+            (run(policy, job.trace, ready.sizes, **shared), None) for policy in policies
         ]
     orders = [order(ready.made, policy) for policy in policies]
     if first.refresh:

@@ -11,6 +11,7 @@ from perc.bootstrap import Measure, share_of
 from perc.compare import Progress, run
 from perc.cost import PrefillCost
 from perc.features import features
+from perc.online import Layouts
 from perc.ranks import ranks, scores_from
 from perc.replay import replay
 from perc.types import Features, Policy, Trace
@@ -105,8 +106,9 @@ def _scores(
     """What each policy serves, mean over the capacities, one after the other."""
     whole = measure.whole(trace, cost)
     shared: dict[tuple[str, ...], Features] = {}
+    layouts: Layouts = {}
     for policy in policies:
-        hits = _hits(policy, trace, sizes, cost, shared)
+        hits = _hits(policy, trace, sizes, cost, shared, layouts)
         yield float(share_of(measure.part(trace, hits, cost), whole).mean())
 
 
@@ -116,10 +118,11 @@ def _hits(
     sizes: Sequence[int],
     cost: PrefillCost,
     shared: dict[tuple[str, ...], Features],
+    layouts: Layouts,
 ) -> np.ndarray:
-    """Hits i32[K, R]; features that were computed once are found in `shared`."""
+    """Hits i32[K, R]; what was computed once is found in `shared` and `layouts`."""
     if not isinstance(policy, Policy):
-        return run(policy, trace, sizes, cost=cost)
+        return run(policy, trace, sizes, cost=cost, shared=layouts)
     if policy.uses not in shared:
         shared[policy.uses] = features(trace, policy.uses, cost=cost)
     order = ranks(trace, scores_from(policy, trace, shared[policy.uses]))

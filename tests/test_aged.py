@@ -1,5 +1,6 @@
 """The engine of `Aged` rules against a cache in plain Python, and what it rests on."""
 
+import dataclasses
 import re
 
 import jax
@@ -134,6 +135,27 @@ def test_parameters_share_one_layout(small_chat):
     assert not np.array_equal(
         worth_of(one, traffic.reuse), worth_of(other, traffic.reuse)
     )
+
+
+@pytest.mark.parametrize("name", ["perc", "gdsf"])
+def test_configurations_share_the_layout(small_chat, name):
+    policy = registry[name]()
+    other = dataclasses.replace(policy, params=jax.tree.map(jnp.sqrt, policy.params))
+    shared, kept = {}, []
+    for one in (policy, other, policy):
+        found = perc.replay_online(small_chat, one, [50], shared=shared)
+        alone = perc.replay_online(small_chat, one, [50])
+        np.testing.assert_array_equal(found.blocks, alone.blocks)
+        kept += shared.values()
+    assert len({id(layout) for layout in kept}) == 1
+
+
+def test_one_layout_is_kept_and_none_that_learns_by_its_parameters(small_chat):
+    shared: dict = {}
+    for name, rules in (("perc", 1), ("gdsf", 1), ("ttl", 1)):
+        perc.replay_online(small_chat, registry[name](), [50], shared=shared)
+        assert len(shared) == rules
+    assert [rule for rule, _ in shared] == [registry["gdsf"]().rule]
 
 
 def test_bad_rules_are_refused(small_chat):

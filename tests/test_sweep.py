@@ -148,7 +148,7 @@ def test_a_policy_that_is_no_order_is_run_by_compare(small_chat, monkeypatch):
         name = "other"
         bypass = False
 
-    def run(policy, trace, sizes, *, cost):
+    def run(policy, trace, sizes, *, cost, shared):
         assert isinstance(policy, Other)
         return np.ones((len(sizes), trace.n_requests), np.int32)
 

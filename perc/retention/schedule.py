@@ -21,7 +21,7 @@ from perc.ranks import LOWEST, ordered_bits, scores_from
 from perc.retention.claims import Claims, claims_of
 from perc.retention.engine import Columns
 from perc.retention.rules import Rules, tenant_of
-from perc.shapes import bucket, pad
+from perc.shapes import bucket, pad, parents
 from perc.types import Policy, Trace
 
 SETTINGS = 256  # room for at least so many: traces of any few share one program
@@ -203,14 +203,6 @@ def _chain_bits(bits, block, start, stop, late_bits, late_block, due, parent):
     worth = jnp.full(parent.shape[0] + 1, LOWEST, jnp.int32)
     carry = (worth, jnp.zeros_like(bits), jnp.zeros_like(late_bits))
     return lax.fori_loop(0, start.shape[0], serve, carry)[1:]
-
-
-def parents(trace: Trace) -> np.ndarray:
-    """The block i32[M] before each in its prompts, padded; the padded M = none."""
-    parent = np.full(bucket(trace.n_blocks), bucket(trace.n_blocks), np.int32)
-    inner = np.flatnonzero(trace.depth > 0)
-    parent[trace.block[inner]] = trace.block[inner - 1]
-    return parent
 
 
 def _groups(trace: Trace, rules: Rules, tenant: np.ndarray):
