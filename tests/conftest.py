@@ -15,6 +15,17 @@ def traces_folder() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def programs_of_one_module():
+    """Frees compiled programs after each file: every one maps memory, and a process
+    that holds the whole suite's runs into the kernel's limit of maps (65,530) and dies.
+    """
+    yield
+    import jax
+
+    jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def small_chat():
     """A few minutes of synthetic chat: about 7,000 accesses."""

@@ -69,15 +69,16 @@ def compare(
     chosen, sizes = parse_policies(policies), parse_capacities(capacities)
     refuse_without_rules(ruling)
     if ruling.rules is not None:
-        for flag, given in (("--out", out), ("--why", why or why_by)):
-            if given:
-                raise InputError(f"{flag} does not go with --rules; run it without.")
+        if out:
+            raise InputError("--out does not go with --rules; print --json instead.")
         compare_with_rules(
             ruling,
             None if trace is None else lambda: open_trace(trace, loading),
             None if policies == ",".join(DEFAULT_POLICIES) else chosen,
             sizes,
             warmup=warmup,
+            why=why,
+            why_by=why_by,
             as_json=json,
         )
         print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
@@ -107,6 +108,7 @@ def compare(
                 chosen,
                 command=_command(trace, policies, capacities, warmup, loading),
                 warmup=warmup,
+                misses=misses,
                 progress=progress,
             )
         print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
@@ -164,7 +166,7 @@ def _print_table(
 ) -> None:
     from rich.console import Console
 
-    from perc.report.miss_table import explanations, miss_table
+    from perc.report.miss_table import print_misses
     from perc.report.tables import comparison_table
     from perc.report.verdict import verdict
 
@@ -181,9 +183,7 @@ def _print_table(
     for sentence in verdict(result):
         console.print(sentence, markup=False)
     if misses:
-        console.print(miss_table(misses))
-        for sentence in explanations(misses):
-            console.print(sentence, style="dim", markup=False)
+        print_misses(console, misses)
     for name in ("recompute_s", "counted"):
         console.print(f"{name}: {result.definitions[name]}", style="dim", markup=False)
     if embedded:

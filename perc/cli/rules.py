@@ -11,6 +11,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from perc.errors import InputError
 
 if TYPE_CHECKING:
+    from perc.attribution import Attribution, Grouping
     from perc.retention import RuleComparison, Rules
     from perc.types import Policy, Trace
 
@@ -37,6 +38,8 @@ def compare_with_rules(
     capacities: list[int | float],
     *,
     warmup: float,
+    why: bool,
+    why_by: "Grouping | None",
     as_json: bool,
 ) -> None:
     """Checks the rules, replays with and without them, and prints the comparison.
@@ -47,14 +50,18 @@ def compare_with_rules(
         policies: those to compare; None = the usual ones.
         capacities: blocks or shares of the working set.
         warmup: first share of the requests that only fills the cache.
+        why: say why each policy missed, the rules among the causes.
+        why_by: the same for each kind or turn.
         as_json: print one JSON object.
 
     Raises:
         InputError: if the file or the trace is not as it must be.
     """
+    from perc.attribution import attribute
     from perc.cli.compare import embedded_trace
     from perc.cli.progress import progress_bar
     from perc.retention import compare_rules, load_rules
+    from perc.retention.report import RULED_POLICIES
 
     rules = load_rules(str(ruling.rules))
     if ruling.check:
@@ -71,10 +78,25 @@ def compare_with_rules(
             bytes_per_token=ruling.bytes_per_token,
             progress=progress,
         )
+    misses = None
+    if why or why_by:
+        with progress_bar("asking why") as progress:
+            misses = attribute(
+                trace,
+                policies or RULED_POLICIES,
+                capacities,
+                warmup=warmup,
+                by=why_by,
+                ruled=result.hits,
+                progress=progress,
+            )
     if as_json:
-        print(json.dumps(result.as_dict(), allow_nan=False))
+        answer = result.as_dict()
+        if misses:
+            answer["misses"] = misses.as_dict()
+        print(json.dumps(answer, allow_nan=False))
     else:
-        _print_tables(result)
+        _print_tables(result, misses)
 
 
 def refuse_without_rules(ruling: Ruling) -> None:
@@ -106,9 +128,10 @@ def _print_check(ruling: Ruling, rules: "Rules", trace: "Trace | None") -> None:
     print(f"  kinds of {trace.source}: {', '.join(sorted(trace.kinds))}")
 
 
-def _print_tables(result: "RuleComparison") -> None:
+def _print_tables(result: "RuleComparison", misses: "Attribution | None") -> None:
     from rich.console import Console
 
+    from perc.report.miss_table import print_misses
     from perc.retention.tables import class_tables, rules_table, verdict
 
     console = Console(highlight=False)
@@ -124,6 +147,8 @@ def _print_tables(result: "RuleComparison") -> None:
         console.print(table)
     for sentence in verdict(result):
         console.print(sentence, markup=False)
+    if misses:
+        print_misses(console, misses)
     for name in ("rule", "tenant", "block_s", "gib_s", "counted"):
         if name in result.definitions:
             text = f"{name}: {result.definitions[name]}"

@@ -1,6 +1,7 @@
 """Why each policy missed, for the terminal."""
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 
 from perc.attribution import CAUSES, Attribution
@@ -40,6 +41,13 @@ def miss_table(found: Attribution) -> Table:
             *(f"{100 * ratio(part, row.prompt_tokens):.2f}" for part in tokens),
         )
     return table
+
+
+def print_misses(console: Console, found: Attribution) -> None:
+    """Prints the table, and what its columns mean."""
+    console.print(miss_table(found))
+    for sentence in explanations(found):
+        console.print(sentence, style="dim", markup=False)
 
 
 def explanations(found: Attribution) -> list[str]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from perc.attribution import Attribution
 from perc.capacities import log_grid
 from perc.compare import Comparison, Progress
 from perc.compare import compare as run_compare
 from perc.files import check_writable, write_atomically
 from perc.report.verdict import verdict
-from perc.types import Policy, Trace
+from perc.types import AnyPolicy, Trace
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,10 +30,11 @@ def write_run(
     folder: Path,
     result: Comparison,
     trace: Trace,
-    policies: Sequence[Policy],
+    policies: Sequence[AnyPolicy],
     *,
     command: Sequence[str],
     warmup: float,
+    misses: Attribution | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
     """Writes what is needed to read, check and repeat a comparison.
@@ -44,6 +46,7 @@ def write_run(
         policies: as given to `compare`.
         command: how to get the same again.
         warmup: as given to `compare`.
+        misses: their causes, for run.json.
         progress: called while the curves are computed.
 
     Returns:
@@ -65,7 +68,7 @@ def write_run(
         "curves.png": save_png(chart),
         "curves.html": save_html(chart),
         # Last: where it stands, the files beside it are of the same run.
-        "run.json": _save_json(_describe(result, trace, command)),
+        "run.json": _save_json(_describe(result, misses, trace, command)),
     }
     (folder / "run.json").unlink(missing_ok=True)
     return [write_atomically(folder / name, write) for name, write in writers.items()]
@@ -81,7 +84,12 @@ def _save_json(value: dict) -> Callable[[Path], object]:
     return lambda path: path.write_text(json.dumps(value, indent=2) + "\n")
 
 
-def _describe(result: Comparison, trace: Trace, command: Sequence[str]) -> dict:
+def _describe(
+    result: Comparison,
+    misses: Attribution | None,
+    trace: Trace,
+    command: Sequence[str],
+) -> dict:
     return {
         "schema_version": SCHEMA_VERSION,
         "command": list(command),
@@ -92,6 +100,7 @@ def _describe(result: Comparison, trace: Trace, command: Sequence[str]) -> dict:
         "trace_sha256": trace_sha256(trace),
         "verdict": verdict(result),
         **result.as_dict(),
+        **({} if misses is None else {"misses": misses.as_dict()}),
     }
 
 

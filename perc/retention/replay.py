@@ -91,7 +91,7 @@ def ranked(policy: AnyPolicy) -> Policy:
         raise InputError(
             f"policy {policy.name!r} keeps books of its own on the cache, so rules "
             "cannot choose victims before it. Take one that scores each use: lru, "
-            "fifo, lfu, priority, belady, or a Policy of yours."
+            "fifo, lfu, perc_decay, priority, belady, or a Policy of yours."
         )
     return policy
 

@@ -9,7 +9,6 @@ import numpy as np
 from perc.capacities import Capacity, in_blocks
 from perc.compare import (
     DEFAULT_CAPACITIES,
-    DEFAULT_POLICIES,
     Progress,
     check_blocks,
     describe,
@@ -20,7 +19,7 @@ from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError
 from perc.metrics import Metrics, measure, ratio, warmup_requests
 from perc.retention.account import QuotaUse, Upkeep, quota_use, upkeep
-from perc.retention.replay import ranked, replay_rules
+from perc.retention.replay import Ruled, ranked, replay_rules
 from perc.retention.rules import (
     NOBODY,
     Rules,
@@ -32,6 +31,8 @@ from perc.retention.rules import (
 from perc.types import AnyPolicy, Policy, Trace
 
 GIB = 2**30
+# `perc` chooses victims by itself; `perc_decay` is its rule as a score of each use.
+RULED_POLICIES = ("lru", "fifo", "lfu", "perc_decay", "belady")
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class RuleComparison:
     rows: list[RuledRow]
     gib_per_block: float | None
     clairvoyant: tuple[str, ...]
+    # Leading blocks i32[R] under the rules, by policy and capacity: `attribute(ruled=)`
+    hits: dict[str, dict[int, np.ndarray]]
 
     def as_dict(self) -> dict:
         """What `--json` prints; with bytes per token, GiB-seconds as well."""
@@ -97,7 +100,7 @@ def compare_rules(
         trace: the traffic.
         rules: from `perc.load_rules` or `perc.parse_rules`.
         policies: names from the registry, or policies that score each use; None:
-            those that `perc.compare` takes and rules can stand above.
+            `RULED_POLICIES`.
         capacities: blocks (int) or shares of the working set (float).
         warmup: the first share of the requests fills the cache and is not counted.
         cost: prices recomputed tokens.
@@ -116,20 +119,21 @@ def compare_rules(
         >>> [one.name for one in row.classes]
         ['all requests', 'rule 1', 'end_turn', 'tool_use']
     """
-    if policies is None:
-        chosen = [p for p in resolve(DEFAULT_POLICIES) if isinstance(p, Policy)]
-    else:
-        chosen = [ranked(policy) for policy in resolve(policies)]
+    chosen = [ranked(policy) for policy in resolve(policies or RULED_POLICIES)]
     sizes = in_blocks(trace, capacities)
     skip = warmup_requests(trace, warmup)
     gib = _gib_per_block(trace, bytes_per_token)
     check_blocks(trace)
     warn_of_idle_rules(trace, rules)
     found: list[list[RuledRow]] = []
+    hits = {}
     for policy in chosen:
         if progress:
             progress(len(found), len(chosen), policy.name)
-        found.append(list(_rows(trace, rules, policy, sizes, skip, cost)))
+        plain = run(policy, trace, sizes, cost=cost)
+        ruled = replay_rules(trace, policy, rules, sizes, cost=cost)
+        found.append(list(_rows(trace, policy, plain, ruled, skip, cost)))
+        hits[policy.name] = dict(zip(sizes, ruled.hits.blocks, strict=True))
     if progress:
         progress(len(chosen), len(chosen), "done")
     return RuleComparison(
@@ -138,20 +142,19 @@ def compare_rules(
         rows=[rows[k] for k in range(len(sizes)) for rows in found],
         gib_per_block=gib,
         clairvoyant=tuple(p.name for p in chosen if p.clairvoyant),
+        hits=hits,
     )
 
 
 def _rows(
     trace: Trace,
-    rules: Rules,
     policy: Policy,
-    sizes: list[int],
+    plain: np.ndarray,
+    ruled: Ruled,
     skip: int,
     cost: PrefillCost,
 ) -> Iterator[RuledRow]:
-    plain = run(policy, trace, sizes, cost=cost)
-    ruled = replay_rules(trace, policy, rules, sizes, cost=cost)
-    for k, size in enumerate(sizes):
+    for k, size in enumerate(ruled.capacities):
         before, after = plain[k], np.asarray(ruled.hits.blocks[k])
         without, with_rules = (
             measure(trace, hits, warmup_requests=skip, cost=cost)
@@ -162,7 +165,7 @@ def _rows(
             capacity_blocks=size,
             without=without,
             with_rules=with_rules,
-            classes=list(class_rows(trace, rules, before, after, skip)),
+            classes=list(class_rows(trace, ruled.rules, before, after, skip)),
             rules=upkeep(ruled, k, skip),
             quotas=quota_use(ruled, k, skip),
         )

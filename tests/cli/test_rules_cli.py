@@ -94,7 +94,6 @@ def test_no_toml_and_no_file(refused, tmp_path, rules):
     [
         (["--policies", "arc"], "'arc' keeps books of its own on the cache"),
         (["--out", "/tmp/nothing"], "--out does not go with --rules"),
-        (["--why"], "--why does not go with --rules"),
         (["--bytes-per-token", "0"], "0.0 bytes per token; give 2 * layers"),
     ],
 )
@@ -114,7 +113,34 @@ def test_without_names_those_policies_run_that_rules_can_stand_above(
 ):
     said = perc("compare", mooncake, "--capacities", "8", "--rules", rules, "--json")
     names = [row["policy"] for row in json.loads(said.out)["rows"]]
-    assert {"lru", "fifo", "lfu", "belady"} <= set(names)
+    assert names == ["lru", "fifo", "lfu", "perc_decay", "belady"]
+
+
+def test_why_has_the_rules_among_the_causes(perc, tmp_path):
+    """A pinned block that nobody wants takes the room of one that returns."""
+    trace, rules = tmp_path / "trace.jsonl", tmp_path / "rules.toml"
+    prompts = [[0], [1, 2], [1, 2]]
+    rows = [
+        {
+            "timestamp": 1000 * i,
+            "input_length": 512 * len(ids),
+            "output_length": 1,
+            "hash_ids": ids,
+        }
+        for i, ids in enumerate(prompts)
+    ]
+    trace.write_text("\n".join(map(json.dumps, rows)))
+    rules.write_text("pin_budget = 1.0\n[[rules]]\nsession = { to = 0 }\npin = true\n")
+    flags = ["--policies", "lru", "--capacities", "2", "--rules", rules, "--why"]
+    answer = json.loads(perc("compare", trace, *flags, "--json").out)
+    (row,), (why,) = answer["rows"], answer["misses"]["rows"]
+    assert row["without"]["block_hit_ratio"] == 2 / 5
+    assert row["with_rules"]["block_hit_ratio"] == 1 / 5
+    assert {k: v["blocks"] for k, v in why["misses"].items() if v["blocks"]} == {
+        "retention": 1,
+        "cold": 3,
+    }
+    assert "miss: miss: miss: miss:" in perc("compare", trace, *flags).words
 
 
 def test_rules_that_select_nothing_are_told(perc, mooncake, rules):
