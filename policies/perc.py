@@ -34,11 +34,12 @@ def perc(
 ) -> OnlinePolicy:
     """The flagship: keeps what repays its room soonest, by what came back so far.
 
-    Classes join how often a block was used (1, 2-3, 4-7, ...), and turn and kind of the
-    request that used it last. Their survival curves are counted while the traffic runs
-    (`perc.reuse`): causal, with blocks that still wait censored, fine classes drawn
-    towards coarse ones while they are small. Nothing must be fitted, and nothing is
-    tuned to a capacity: what a block is worth does not depend on the cache.
+    Classes join whether a block is full, how often it was used (1, 2-3, 4-7, ...), and
+    turn and kind of the request that used it last. Their survival curves are counted
+    while the traffic runs (`perc.reuse`): causal, with blocks that still wait censored,
+    fine classes drawn towards coarse ones while they are small. Nothing must be fitted,
+    and nothing is tuned to a capacity: what a block is worth does not depend on the
+    cache.
 
     A block whose child is resident is no victim, so no prefix has a hole. With classes
     that differ little, and before anything has returned, this is LRU.
@@ -71,15 +72,17 @@ def perc(
         "horizon_s": jnp.float32(horizon_s),
         "cost_weight": jnp.float32(cost_weight),
     }
-    rule, uses = _RULE, ("frequency", "turn", "kind")
+    rule, uses = _RULE, ("tokens", "frequency", "turn", "kind")
     if cost_weight > 0:
-        rule, uses = _COST_RULE, (*uses, "recompute_s", "tokens")
+        rule, uses = _COST_RULE, (*uses, "recompute_s")
     return OnlinePolicy(params, rule, "perc", uses=uses)
 
 
 def _classes(f: Features) -> Sequence[np.ndarray]:
     octave = np.log2(f.frequency).astype(np.int32)
+    partial = f.tokens < f.tokens.max(initial=0)  # the next turn fills it up
     return (
+        np.asarray(partial, np.int32),
         np.minimum(octave, OCTAVES - 1),
         np.minimum(f.turn, TURNS) - 1,
         np.minimum(f.kind, KINDS - 1),

@@ -24,7 +24,7 @@ from perc.types import Features, Policy
 
 
 def perc_decay(*, tau_s: float = 200.0, cost_weight: float = 0.0) -> Policy:
-    """The flagship: LRU, with time credit for what is likely to come back.
+    """LRU, with time credit for what is likely to come back.
 
     `P(resume)` is the feature `resume_p`: of all earlier uses of such blocks (as often
     used, in the same turn and kind of request), the share that was followed by another.

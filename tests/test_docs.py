@@ -54,6 +54,14 @@ def test_readme_lists_every_policy():
 
 
 @pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="run away from a checkout")
+@pytest.mark.parametrize("name", registry)
+def test_every_policy_is_on_the_board_and_explained(name):
+    tables = (ROOT / "docs" / "board.md").read_text().split("\n## ")[1:]
+    assert tables and all(f"\n| `{name}`" in table for table in tables)
+    assert f"`{name}`" in (ROOT / "docs" / "policies.md").read_text()
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="run away from a checkout")
 def test_documents_link_to_what_exists():
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from perc.types import Policy
 
 
+SWITCH = {"true": True, "false": False, "1": True, "0": False}
+
+
 def parse_policies(text: str) -> list["Policy"]:
     """Reads a comma list of names, each with parameters after colons.
 
@@ -19,7 +22,7 @@ def parse_policies(text: str) -> list["Policy"]:
 
     Raises:
         InputError: for an unknown name or parameter, or a value that is no finite
-            number.
+            number, true or false, or word, as the parameter wants it.
     """
     return [_parse(word.strip()) for word in text.split(",") if word.strip()]
 
@@ -38,10 +41,19 @@ def _parse(text: str) -> "Policy":
                 f"policy {name!r} has no parameter {key!r}. "
                 + (f"It has: {', '.join(allowed)}." if allowed else "It has none.")
             )
-        whole = allowed[key].annotation is int
-        values[key] = _number(text, key, value, whole=whole)
+        values[key] = _value(text, key, value, allowed[key].annotation)
     policy = constructor(**values)
     return replace(policy, name=text) if settings else policy
+
+
+def _value(text: str, key: str, value: str, kind: type) -> bool | int | float | str:
+    if kind is bool:
+        if value not in SWITCH:
+            raise InputError(f"in {text!r}: {key} is {value!r}, must be true or false.")
+        return SWITCH[value]
+    if kind is str:  # the policy says which words it knows
+        return value
+    return _number(text, key, value, whole=kind is int)
 
 
 def _number(text: str, key: str, value: str, *, whole: bool) -> int | float:

@@ -13,7 +13,7 @@ class Chains(NamedTuple):
     """Where the text of each chain begins, one entry a chain; parents come first."""
 
     parent: np.ndarray  # i64[S], the chain it begins like, -1 = none
-    shared_tokens: np.ndarray  # i64[S], tokens in common with the parent, from the root
+    shared_tokens: np.ndarray  # i64[S], tokens in common with the parent, if any
 
 
 def block_ids(
@@ -51,7 +51,8 @@ def _owners(
     chains: Chains, chain: np.ndarray, depth: np.ndarray, block_tokens: int
 ) -> np.ndarray:
     """The chain that wrote each block first: up the parents, one step a round."""
-    shared_blocks = chains.shared_tokens // block_tokens
+    shared_tokens = np.where(chains.parent >= 0, chains.shared_tokens, 0)
+    shared_blocks = shared_tokens // block_tokens
     owner = chain.copy()
     rows = np.arange(len(chain))
     while len(rows):

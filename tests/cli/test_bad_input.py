@@ -124,6 +124,8 @@ def test_value_of_the_wrong_type(refused, mooncake):
         ),
         ("--policies", "lru:k=2", "'lru' has no parameter 'k'. It has none"),
         ("--policies", "perc_decay:tau_s", "tau_s is '', must be a finite number"),
+        ("--policies", "gdsf:retained=yes", "retained is 'yes', must be true or false"),
+        ("--policies", "priority:merge=sum", "merge"),
         ("--policies", "perc_decay:tau_s=x", "tau_s is 'x', must be a finite number"),
         ("--policies", "perc_decay:tau_s=-1", "tau_s is -1, must be 0 or more"),
         (

@@ -103,6 +103,13 @@ def test_policy_parameters_name_the_rows(perc, mooncake):
     assert names[:3] == policies.split(",")
 
 
+def test_switches_and_words_are_parameters_too(perc, mooncake):
+    names = "gdsf:retained=true,gdsf:retained=0,priority:merge=override"
+    said = perc("compare", mooncake, "--policies", names, "--capacities", "4", "--json")
+    rows = json.loads(said.out)["rows"]
+    assert [row["policy"] for row in rows] == names.split(",")
+
+
 def test_parameters_change_what_runs(perc, tmp_path):
     trace = tmp_path / "chat.parquet"
     perc("make", "chat", "--requests", "300", "--out", trace)

@@ -120,8 +120,8 @@ def best_ttl(samples, benefit):
     return best
 
 
-def ttl(trace, cost, *, benefit, least, cold, history):
-    """Protected blocks stay, nearest deadline first to go; expired ones are LRU."""
+def deadlines(trace, cost, *, benefit, least, cold, history):
+    """Until when the block of each access is protected, from that access on."""
     follows, had_follower, seen = parents(trace), set(), []
     block_until, until = {}, {}
     for r, parent in enumerate(follows):
@@ -143,6 +143,12 @@ def ttl(trace, cost, *, benefit, least, cold, history):
             block = int(trace.block[i])
             block_until[block] = max(block_until.get(block, 0.0), now + time_to_live)
             until[i] = block_until[block]
+    return until
+
+
+def ttl(trace, cost, **known):
+    """Protected blocks stay, nearest deadline first to go; expired ones are LRU."""
+    until = deadlines(trace, cost, **known)
 
     def score(use, now):
         deadline = until[use.access]

@@ -10,9 +10,10 @@ from perc.aged import aged_traffic, worth_of
 from perc.errors import InputError
 from perc.policies.registry import registry
 from perc.reuse import AGES, STEPS, Reuse
+from perc.types import Features
 
 EDGES = np.concatenate([[0], 2 ** (np.arange(AGES - 1) / STEPS)])
-FIRST = "frequency", "turn", "kind"
+FIRST = "tokens", "frequency", "turn", "kind"
 
 
 def reuse_of(events, at_risk, ages, density=1.0) -> Reuse:
@@ -77,7 +78,7 @@ def test_cost_raises_the_worth_by_its_weight():
         for density in (1.0, 4.0)
     )
     np.testing.assert_allclose(four, 2 * np.asarray(one), rtol=1e-6)
-    assert policy.uses == (*FIRST, "recompute_s", "tokens")
+    assert policy.uses == (*FIRST, "recompute_s")
 
 
 def test_the_future_changes_nothing(small_chat):
@@ -99,6 +100,39 @@ def test_smoothing_and_classes_matter(small_chat):
     assert not np.allclose(leaning, own)
     # Leaning on the prior alone, all classes are worth the same.
     np.testing.assert_allclose(leaning[-1], leaning[-1][:1].repeat(len(own[0]), 0), 0.2)
+
+
+def test_what_tells_blocks_apart():
+    """Each property makes a class of its own, from coarse to fine."""
+    rows = [  # tokens, uses, turn, kind
+        (16, 1, 1, 0),
+        (9, 1, 1, 0),
+        (16, 2, 1, 0),
+        (16, 3, 1, 0),
+        (16, 4, 1, 0),
+        (16, 1, 2, 0),
+        (16, 1, 6, 0),
+        (16, 1, 9, 0),
+        (16, 1, 1, 1),
+        (16, 1000, 1, 99),
+    ]
+    tokens, frequency, turn, kind = np.array(rows, np.int32).T
+    f = Features(
+        tokens=tokens, frequency=frequency.astype(np.float32), turn=turn, kind=kind
+    )
+    levels = registry["perc"]().rule.classes(f)
+    assert list(zip(*(level.tolist() for level in levels), strict=True)) == [
+        (0, 0, 0, 0),
+        (1, 0, 0, 0),
+        (0, 1, 0, 0),
+        (0, 1, 0, 0),
+        (0, 2, 0, 0),
+        (0, 0, 1, 0),
+        (0, 0, 5, 0),
+        (0, 0, 5, 0),
+        (0, 0, 0, 1),
+        (0, 7, 0, 15),
+    ]
 
 
 def test_defaults():

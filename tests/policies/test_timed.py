@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perc
-from perc.cost import DEFAULT_COST
+from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError
 from perc.features import features
 from perc.hazards import FEW, gaps_before
@@ -192,6 +192,32 @@ def test_ttl_protects_what_is_worth_the_wait():
     assert (kept > arrival)[trace.request > 100].all()
     kept = deadlines_s(ttl(queue_s=0.0, least=5).params, trace, DEFAULT_COST)
     np.testing.assert_allclose(kept, arrival, atol=1e-9)
+
+
+BUSY_TTL = dict(benefit=60.0, least=5, cold=1.0, history=20)
+busy_ttl = ttl(queue_s=120.0, eta=0.5, least=5, cold_s=1.0, history=20)
+DEAR = PrefillCost("dear", 1.0, 0.0)
+
+
+def test_ttl_deadlines_are_those_of_the_oracle():
+    """Two kinds, prompts of different lengths, gaps that are forgotten."""
+    trace = busy_trace()
+    found = deadlines_s(busy_ttl.params, trace, DEAR)
+    expected = oracle.deadlines(trace, DEAR, **BUSY_TTL)
+    np.testing.assert_allclose(found, [expected[i] for i in range(len(found))])
+    last = np.array([expected[int(trace.stop[r]) - 1] for r in range(trace.n_requests)])
+    spans = last - trace.arrival_s
+    assert len(np.unique(spans.round(3))) > 20, "the case is of no use"
+
+
+@pytest.mark.parametrize("capacity", [8, 14, 22, 30])
+def test_ttl_is_its_oracle_where_deadlines_pass(capacity):
+    trace = busy_trace()
+    score = oracle.ttl(trace, DEAR, **BUSY_TTL)
+    hits, victims = rescored.simulate(trace, capacity, score, closed=False)
+    found = replay_online(trace, busy_ttl, [capacity], cost=DEAR)
+    assert found.blocks[0].tolist() == hits
+    assert int(found.evictions[0]) == sum(map(len, victims))
 
 
 def test_cost_weight_prefers_what_is_dear(small_chat):
