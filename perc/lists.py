@@ -86,14 +86,15 @@ def set_mark(lists: Lists, block: jax.Array, mark: Any) -> Lists:
 def when(condition: Any, function: Callable[[Any], Any], state: Any) -> Any:
     """`function(state)` if the condition holds, else `state`.
 
-    A loop of one turn: `lax.cond` would copy the arrays that it hands on.
+    A loop of one turn: `lax.cond` would copy the arrays that it hands on. It counts in
+    i32, since a byte that was just stored is slow to load in the width that LLVM picks.
     """
 
     def turn(carry):
-        return False, function(carry[1])
+        return jnp.int32(0), function(carry[1])
 
-    carry = (jnp.asarray(condition, bool), state)
-    return lax.while_loop(lambda carry: carry[0], turn, carry)[1]
+    carry = (jnp.int32(condition), state)
+    return lax.while_loop(lambda carry: carry[0] > 0, turn, carry)[1]
 
 
 def _link(rows: jax.Array, row, column: int, value) -> jax.Array:

@@ -5,6 +5,10 @@
                  for the policy, whether it leads or not. Another one is inserted, after
                  the policy has named a victim if the cache is full.
 
+One loop over all accesses does both. A request accesses a block once, so a block was
+there when the request came if its access finds it, or finds that this very request has
+evicted it.
+
 What is resident is written down here, so that no policy can exceed the capacity.
 """
 
@@ -14,18 +18,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from perc.bitset import peek
-from perc.lists import read, when
+from perc.bitset import peek, write
+from perc.lists import when
 from perc.online_scored import Traffic
 from perc.types import Access, Listed, OnlinePolicy
+
+HERE, NEVER = -1, -2  # no requests
 
 
 class _Cache(NamedTuple):
     books: Any  # the policy's
-    resident: jax.Array  # i32[M + 1], 1 = in the cache; entry M stands for no victim
+    gone: jax.Array  # i32[M + 1], the request that evicted the block last, NEVER, or
+    # HERE: it is in the cache. Entry M stands for no victim
     size: jax.Array  # i32[], resident blocks
     evictions: jax.Array  # i32[]
-    bad: jax.Array  # i32[], victims that were not resident
 
 
 @jax.jit
@@ -36,57 +42,41 @@ def replay_listed(
     rule, n_blocks = policy.rule, traffic.parent.shape[0]
     assert isinstance(rule, Listed)
 
-    def serve(r, carry):
-        cache, hits = carry
-        first, last = traffic.start[r], traffic.stop[r]
-        resident, hit = _look_up(cache.resident, traffic, first, last)
+    def serve(position, carry):
+        cache, hits, r, hit = carry
+        r = lax.while_loop(lambda r: traffic.stop[r] <= position, lambda r: r + 1, r)
+        before = position - traffic.start[r]  # accesses of this request
+        hit = jnp.where(before == 0, 0, hit)
+        cache, led = _access(policy, traffic, capacity, r, position, cache)
+        if rule.root_first:
+            hit = hit + (led & (hit == before))
+        else:
+            hit = jnp.where(led, hit + 1, 0)
+        return cache, write(hits, r, hit), r, hit
 
-        def access(j, cache):
-            i = j if rule.root_first else first + last - 1 - j
-            return _access(policy, traffic, capacity, i, cache)
-
-        cache = cache._replace(resident=resident)
-        return lax.fori_loop(first, last, access, cache), hits.at[r].set(hit)
-
-    cache = _Cache(
-        rule.init(policy.params, capacity, n_blocks),
-        jnp.zeros(n_blocks + 1, jnp.int32),
-        *(jnp.int32(0),) * 3,
-    )
-    n_requests = traffic.start.shape[0]
-    carry = (cache, jnp.zeros(n_requests, jnp.int32))
-    cache, hits = lax.fori_loop(0, n_requests, serve, carry)
-    return hits, cache.evictions, cache.bad
-
-
-def _look_up(resident: jax.Array, traffic: Traffic, first, last):
-    """How many blocks of the request lead; and the array, as it was."""
-
-    def look(carry):
-        resident, i, _ = carry
-        resident, value = read(resident, traffic.block[i])
-        return resident, i + value, value > 0
-
-    def leads(carry):
-        return (carry[1] < last) & carry[2]
-
-    resident, end, _ = lax.while_loop(leads, look, (resident, first, True))
-    return resident, end - first
+    zero = jnp.int32(0)
+    gone = jnp.full(n_blocks + 1, NEVER, jnp.int32)
+    books = rule.init(policy.params, capacity, n_blocks)
+    carry = (_Cache(books, gone, zero, zero), jnp.zeros_like(traffic.start), zero, zero)
+    cache, hits, *_ = lax.fori_loop(0, jnp.max(traffic.stop), serve, carry)
+    # A victim that was not there left one block too many.
+    bad = jnp.sum(cache.gone == HERE) - cache.size
+    return hits, cache.evictions, bad
 
 
-def _access(policy: OnlinePolicy, traffic: Traffic, capacity, i, cache) -> _Cache:
+def _access(
+    policy: OnlinePolicy, traffic: Traffic, capacity, r, position, cache: _Cache
+) -> tuple[_Cache, jax.Array]:
+    """Serves one block; says whether it was there when its request came."""
     rule: Any = policy.rule
-    nobody, block = traffic.parent.shape[0], traffic.block[i]
-    access = Access(
-        block,
-        traffic.parent[block],
-        jax.tree.map(lambda column: column[i], traffic.features),
-    )
-    books, resident, params = cache.books, cache.resident, policy.params
-    here = peek(resident, block) > 0
+    params, nobody = policy.params, traffic.parent.shape[0]
+    block, access = _read(rule, traffic, r, position)
+    books, gone, size, evictions = cache
+    found = peek(gone, block)
+    here = found == HERE
     if rule.note:
         books = rule.note(params, books, access)
-    full = ~here & (cache.size >= capacity)
+    full = ~here & (size >= capacity)
     books = when(here, lambda books: rule.hit(params, books, access), books)
     books, victim = when(
         full,
@@ -95,14 +85,19 @@ def _access(policy: OnlinePolicy, traffic: Traffic, capacity, i, cache) -> _Cach
     )
     stored = ~here & (victim != block)
     books = when(stored, lambda books: rule.insert(params, books, access), books)
-    leaves = peek(resident, victim)
-    wrong = full & stored & (leaves == 0)
-    resident = resident.at[victim].set(jnp.minimum(leaves, 0))  # 0, after the read
-    resident = resident.at[block].set(jnp.where(here | stored, 1, 0))
-    return _Cache(
-        books,
-        resident,
-        cache.size + (stored & ~full),
-        cache.evictions + full,
-        cache.bad + wrong,
-    )
+    gone = write(gone, victim, r)
+    gone = write(gone, block, jnp.where(here | stored, HERE, NEVER))
+    cache = _Cache(books, gone, size + (stored & ~full), evictions + full)
+    return cache, here | (found == r)
+
+
+def _read(rule: Listed, traffic: Traffic, r, position) -> tuple[jax.Array, Access]:
+    """The access that is served at a position: the requests in order, each by rule."""
+    if rule.root_first:
+        i, blocks = position, traffic.block
+    else:
+        i = traffic.start[r] + traffic.stop[r] - 1 - position
+        blocks = traffic.leaving
+    block = peek(blocks, position)  # once: XLA would fuse a plain read into every use
+    features = jax.tree.map(lambda column: column[i], traffic.features)
+    return block, Access(block, traffic.parent[block], features)

@@ -1,15 +1,28 @@
 """S3-FIFO: three queues, of which a small one filters what is used once."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
+from perc.bitset import peek, write
 from perc.errors import InputError, check_number
-from perc.lists import NOWHERE, Lists, empty_lists, entry, move, oldest, set_mark, when
+from perc.lists import when
+from perc.rings import (
+    Rings,
+    empty_rings,
+    length,
+    next_slot,
+    oldest_slot,
+    pop,
+    push,
+    room,
+)
 from perc.types import Access, Listed, OnlinePolicy
 
-SMALL, MAIN, GHOST = range(3)
+SMALL, MAIN, GHOST, NOWHERE = range(4)
+BITS = 2  # that say in which of these a block is
 MOST_USES = 3  # that a block can carry back into the main queue
 
 
@@ -59,7 +72,9 @@ def s3fifo(
 
 
 class _Queues(NamedTuple):
-    lists: Lists  # the mark of a block counts its uses
+    rows: jax.Array  # i32[M], where each block is, see `_row`
+    rings: Rings  # SMALL, MAIN and GHOST; a ghost that returned leaves a gap
+    ghosts: jax.Array  # i32[], ids in the ghost queue
     small: jax.Array  # i32[], size of the small queue
     main: jax.Array  # i32[]
     ghost: jax.Array  # i32[]
@@ -67,56 +82,92 @@ class _Queues(NamedTuple):
     warm: jax.Array  # bool[], something has been evicted
 
 
+def _row(queue: Any, number: Any = 0) -> jax.Array:
+    """A block's queue, and its uses there or, of a ghost, its slot: in one word."""
+    return jnp.int32(queue) | jnp.int32(number) << BITS
+
+
 def _init(params: dict, capacity: jax.Array, n_blocks: int) -> _Queues:
     small = jnp.int32(jnp.floor(params["small"] * capacity))
     ghost = jnp.int32(jnp.floor(params["ghost"] * capacity))
-    lists = empty_lists(3, n_blocks)
-    no = jnp.bool_(False)
-    return _Queues(lists, small, capacity - small, ghost, no, no)
+    rows, rings = jnp.full(n_blocks, NOWHERE, jnp.int32), empty_rings(3, n_blocks)
+    none, no = jnp.int32(0), jnp.bool_(False)
+    return _Queues(rows, rings, none, small, capacity - small, ghost, no, no)
 
 
 def _note(params: dict, q: _Queues, access: Access) -> _Queues:
-    lists, found = entry(q.lists, access.block)
-    returns = found.list == GHOST
-    lists = when(returns, lambda x: move(x, access.block, NOWHERE), lists)
-    return q._replace(lists=lists, returns=returns)
+    """Counts a use of a resident block. A ghost returns: it is none any more."""
+    row = peek(q.rows, access.block)
+    queue = row & NOWHERE
+    returns = queue == GHOST
+    row = jnp.where(queue < GHOST, row + _row(0, 1), NOWHERE)
+    rows = write(q.rows, access.block, row)
+    return q._replace(rows=rows, ghosts=q.ghosts - returns, returns=returns)
 
 
 def _hit(params: dict, q: _Queues, access: Access) -> _Queues:
-    lists, found = entry(q.lists, access.block)
-    return q._replace(lists=set_mark(lists, access.block, found.mark + 1))
+    """Moves nothing; `_note` has counted the use."""
+    return q
 
 
 def _insert(params: dict, q: _Queues, access: Access) -> _Queues:
-    early = ~q.warm & (q.lists.sizes[SMALL] >= q.small)
+    early = ~q.warm & (length(q.rings, SMALL) >= q.small)
     to = jnp.where(q.returns | early, MAIN, SMALL)
-    return q._replace(lists=move(q.lists, access.block, to))
+    rows = write(q.rows, access.block, _row(to))
+    return q._replace(rows=rows, rings=push(q.rings, to, access.block))
 
 
 def _evict(params: dict, q: _Queues, access: Access) -> tuple[_Queues, jax.Array]:
     """Looks at the oldest of one queue until one of them may leave."""
 
     def look(carry):
-        lists, queue, _, _ = carry
-        queue = jnp.where(lists.sizes[SMALL] == 0, MAIN, queue)
-        lists, block = oldest(lists, queue)
-        lists, found = entry(lists, block)
-        uses, in_main = found.mark, queue == MAIN
+        q, queue, _, _ = carry
+        queue = jnp.where(length(q.rings, SMALL) == 0, MAIN, queue)
+        rings, block = pop(q.rings, queue)
+        uses, in_main = peek(q.rows, block) >> BITS, queue == MAIN
         stays = uses >= jnp.where(in_main, 1, params["threshold"])
         left = jnp.where(in_main, jnp.minimum(uses, MOST_USES) - 1, 0)
-        to = jnp.where(stays, MAIN, jnp.where(in_main, NOWHERE, GHOST))
-        return move(lists, block, to, jnp.where(stays, left, 0)), queue, block, ~stays
+        ghost = _row(GHOST, next_slot(rings, GHOST))
+        leaves = jnp.where(in_main, NOWHERE, ghost)
+        row = jnp.where(stays, _row(MAIN, left), leaves)
+        to = jnp.where(stays, MAIN, GHOST)
+        rings = push(rings, to, block, wanted=stays | ~in_main)
+        q = q._replace(rows=write(q.rows, block, row), rings=rings)
+        return q, queue, block, ~stays
 
-    queue = jnp.where(q.lists.sizes[MAIN] > q.main, MAIN, SMALL)
-    carry = (q.lists, queue, access.block, jnp.bool_(False))
-    lists, _, victim, _ = jax.lax.while_loop(lambda carry: ~carry[3], look, carry)
-    lists = when(lists.sizes[GHOST] > q.ghost, _forget, lists)
-    return q._replace(lists=lists, warm=jnp.bool_(True)), victim
+    queue = jnp.where(length(q.rings, MAIN) > q.main, MAIN, SMALL)
+    carry = (q, queue, access.block, jnp.bool_(False))
+    q, queue, victim, _ = lax.while_loop(lambda carry: ~carry[3], look, carry)
+    q = q._replace(ghosts=q.ghosts + (queue == SMALL), warm=jnp.bool_(True))
+    q = lax.while_loop(lambda q: q.ghosts > q.ghost, _forget, q)
+    return when(length(q.rings, GHOST) == room(q.rings), _close_gaps, q), victim
 
 
-def _forget(lists: Lists) -> Lists:
-    lists, block = oldest(lists, GHOST)
-    return move(lists, block, NOWHERE)
+def _forget(q: _Queues) -> _Queues:
+    """Drops the oldest ghost, or the gap that it left."""
+    q, block, row, is_ghost = _pop_ghost(q)
+    rows = write(q.rows, block, jnp.where(is_ghost, NOWHERE, row))
+    return q._replace(rows=rows, ghosts=q.ghosts - is_ghost)
+
+
+def _close_gaps(q: _Queues) -> _Queues:
+    """Sends a full ring of ghosts around once, in which only ghosts rejoin."""
+
+    def step(_, q: _Queues) -> _Queues:
+        q, block, row, is_ghost = _pop_ghost(q)
+        row = jnp.where(is_ghost, _row(GHOST, next_slot(q.rings, GHOST)), row)
+        rings = push(q.rings, GHOST, block, wanted=is_ghost)
+        return q._replace(rows=write(q.rows, block, row), rings=rings)
+
+    return lax.fori_loop(0, room(q.rings), step, q)
+
+
+def _pop_ghost(q: _Queues) -> tuple[_Queues, jax.Array, jax.Array, jax.Array]:
+    """A block that became a ghost, its row, and whether it still is that ghost."""
+    slot = oldest_slot(q.rings, GHOST)
+    rings, block = pop(q.rings, GHOST)
+    row = peek(q.rows, block)
+    return q._replace(rings=rings), block, row, row == _row(GHOST, slot)
 
 
 _RULE = Listed(_init, _hit, _evict, _insert, _note)

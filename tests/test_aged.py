@@ -163,7 +163,7 @@ def test_bad_rules_are_refused(small_chat):
         return reuse.events[-1] * np.nan
 
     levels = registry["perc"]().rule.classes
-    uses = ("frequency", "turn", "kind")
+    uses = ("tokens", "frequency", "turn", "kind")
     with pytest.raises(InputError, match="not a number"):
         policy = OnlinePolicy((), Aged(levels, nan), "mine", uses=uses)
         perc.replay_online(small_chat, policy, [10])
