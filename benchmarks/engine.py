@@ -23,7 +23,7 @@ import common
 import jax
 import numpy as np
 import tyro
-from peer_libcachesim import LibCacheSim, one_block_requests, write_records
+from peer_libcachesim import LibCacheSim, one_block_requests, stock, write_records
 from rich.table import Table
 
 import perc
@@ -149,7 +149,7 @@ def beside_libcachesim(trace: Trace, capacities: tuple[int, ...], repeats: int) 
             for capacity in capacities:
                 hits, _ = mine(capacity)
                 runs = [
-                    LibCacheSim(library, path, peer_name, capacity)
+                    LibCacheSim(library, path, stock(library, peer_name, capacity))
                     for _ in range(repeats)
                 ]
                 beside = [common.repeat(run.replay, 1)[0] for run in runs]

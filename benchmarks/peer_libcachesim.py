@@ -8,6 +8,7 @@ hit, where every request has one block; both replay that trace here.
 
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -50,11 +51,19 @@ def write_records(trace: Trace, path: Path) -> None:
     records.tofile(path)
 
 
+def stock(
+    library: ModuleType, name: str, capacity: int, hash_power: int | None = HASH_POWER
+) -> Any:
+    """One of its own caches; None leaves the size of the hash table to the library."""
+    options = {} if hash_power is None else {"hashpower": hash_power}
+    return getattr(library, name)(cache_size=capacity, **options)
+
+
 class LibCacheSim:
     """One configuration, ready to run once: the set-up is not part of what is timed."""
 
-    def __init__(self, library: ModuleType, path: Path, name: str, capacity: int):
-        self._cache = getattr(library, name)(cache_size=capacity, hashpower=HASH_POWER)
+    def __init__(self, library: ModuleType, path: Path, cache: Any):
+        self._cache = cache
         self._reader = library.TraceReader(
             str(path),
             library.TraceType.ORACLE_GENERAL_TRACE,
