@@ -14,12 +14,12 @@ import jax
 import numpy as np
 
 from perc.capacities import in_blocks
-from perc.compare import resolve, run
+from perc.compare import resolve
 from perc.curves import lru_curve
 from perc.errors import InputError
 from perc.grid import Configuration, Grid, TraceSpec, describe, digest
 from perc.metrics import measure_rows, ratio, warmup_requests
-from perc.online import Layouts
+from perc.online import Layouts, replay_online
 from perc.replay import replay
 from perc.report.run_folder import trace_sha256
 from perc.sweep_devices import Placed, place, replay_orders
@@ -27,7 +27,7 @@ from perc.sweep_order import Scored, order, scored
 from perc.types import Policy, Trace
 
 Row = dict[str, Any]
-Counts = tuple[np.ndarray, np.ndarray | None]  # hits i32[K, R], evictions i32[K]
+Counts = tuple[np.ndarray, np.ndarray]  # hits i32[K, R], evictions i32[K]
 
 
 _READY: dict[tuple[str, str], "_Ready"] = {}  # of the last job: it comes in pieces
@@ -147,9 +147,8 @@ def _replays(
     first = policies[0]
     if not isinstance(first, Policy):  # its scores depend on what the cache holds
         shared: dict[str, Any] = dict(cost=job.grid.cost, shared=ready.layouts)
-        return [
-            (run(policy, job.trace, ready.sizes, **shared), None) for policy in policies
-        ]
+        hits = [replay_online(job.trace, p, ready.sizes, **shared) for p in policies]
+        return [(np.asarray(h.blocks), np.asarray(h.evictions)) for h in hits]
     orders = [order(ready.made, policy) for policy in policies]
     if first.refresh:
         return replay_orders(ready.placed, orders, first.bypass)
@@ -187,7 +186,7 @@ def _rows(
                 "lru_block_hit_ratio": lru,
                 "bound_block_hit_ratio": bound,
                 "gap_closed": ratio(gain, bound - lru) if bound > lru else None,
-                "evictions": None if evictions is None else int(evictions[k]),
+                "evictions": int(evictions[k]),
                 "config": unit.id,
             }
         )

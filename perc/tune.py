@@ -71,12 +71,23 @@ class Range:
 
 Space = Mapping[str, Range]
 SPACES: dict[str, Space] = {
-    "perc": {"smoothing": Range(10, 10_000, log=True), "cost_weight": Range(0, 1)},
+    "perc": {
+        "smoothing": Range(10, 10_000, log=True),
+        "horizon_s": Range(60, 86_400, log=True),
+        "cost_weight": Range(0, 1),
+    },
     "perc_decay": {"tau_s": Range(10, 2000, log=True), "cost_weight": Range(0, 1)},
     "perc_published": {
         "horizon_s": Range(1, 3600, log=True),
         "default_rate_per_s": Range(1e-4, 1, log=True),
     },
+    "hazard": {"horizon_s": Range(10, 3600, log=True)},
+    "workload_aware": {"life_s": Range(1, 3600, log=True)},
+    "ttl": {"queue_s": Range(1, 3600, log=True)},
+    "t_lru": {"xi_tokens": Range(512, 65_536, log=True)},
+    "slru": {"protected": Range(0.05, 0.95)},
+    "s3fifo": {"small": Range(0.01, 0.5), "ghost": Range(0.1, 2.0)},
+    "w_tinylfu": {"window": Range(0.01, 0.9), "protected": Range(0.05, 0.95)},
 }
 
 

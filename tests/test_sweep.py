@@ -79,6 +79,30 @@ def test_rows_are_those_of_replay():
         assert (row["seed"], row["warmup"]) == (7, 0.3)
 
 
+def test_rows_of_online_policies_are_those_of_the_engine():
+    """One name of each kind of rule, with parameters, out of one shared layout."""
+    policies = [
+        {"name": "perc", "smoothing": [20, 500], "horizon_s": [60, 3600]},
+        {"name": "gdsf", "cost_weight": [0, 0.5]},
+        {"name": "hazard", "horizon_s": 100},
+        "arc",
+        "random",
+    ]
+    table = sweep([CHAT], policies, [1, 40, 0.25], seeds=[7], warmup=0.3)
+    assert len(table) == 3 * (4 + 2 + 1 + 1 + 1)
+    trace = perc.make("chat", requests=120, seed=7)
+    skip = warmup_requests(trace, 0.3)
+    given = ("smoothing", "horizon_s", "cost_weight")
+    for row in table.iter_rows(named=True):
+        values = {name: row[name] for name in given if row[name] is not None}
+        seeds = {"seed": 7} if row["policy"] == "random" else {}
+        policy = registry[row["policy"]](**values, **seeds)
+        hits = perc.replay_online(trace, policy, [row["capacity_blocks"]])
+        found = measure(trace, np.asarray(hits.blocks[0]), warmup_requests=skip)
+        assert {name: row[name] for name in vars(found)} == vars(found), row
+        assert row["evictions"] == hits.evictions[0]
+
+
 def test_lru_and_the_bound_stand_beside_every_row():
     chat = {"workload": "chat", "requests": 300}
     table = sweep([chat], ["lru", "lfu", "belady"], [0.05, 0.25])

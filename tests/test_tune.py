@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import perc
 from perc.bootstrap import Measure
 from perc.compare import run
 from perc.cost import DEFAULT_COST
@@ -252,6 +253,19 @@ def test_ranges_are_drawn_as_they_say():
 def test_no_range_is_refused(low, high, log):
     with pytest.raises(InputError, match="is no range"):
         Range(low, high, log=bool(log))
+
+
+def test_an_online_policy_is_tuned_like_any_other(small_chat):
+    """Its rows are those of a replay of everything, for the values that it found."""
+    found = tuned(small_chat, registry["perc"], samples=4, capacities=[60, 300])
+    assert set(found.parameters) == {"smoothing", "horizon_s", "cost_weight"}
+    winner = registry["perc"](**found.parameters)
+    hits = perc.replay_online(small_chat, winner, [60, 300]).blocks
+    held_out = small_chat.n_requests // 2
+    rows = {(r.contestant, r.capacity_blocks): r for r in found.judged.rows}
+    for size, row in zip([60, 300], hits, strict=True):
+        expected = measure(small_chat, row, warmup_requests=held_out)
+        assert rows["tuned", size].block_hit_ratio == expected.block_hit_ratio
 
 
 @pytest.mark.parametrize("name", SPACES)
