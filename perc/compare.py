@@ -130,26 +130,35 @@ def compare(
     )
 
 
-def check_blocks(trace: Trace) -> None:
+def check_blocks(trace: Trace, *, required: bool = False) -> None:
     """Refuses a trace that tells no blocks; warns where no prompt fills one.
 
+    Args:
+        trace: the traffic.
+        required: refuse whatever has nothing to replay, also what has no requests.
+
     Raises:
-        InputError: if the trace tells arrivals and lengths only.
+        InputError: if the trace tells arrivals and lengths only, or has nothing to
+            replay where that is required.
     """
-    if trace.n_accesses or not trace.n_requests:
+    if trace.n_accesses or not (trace.n_requests or required):
         return
+    if not trace.n_requests:
+        raise InputError(f"{trace.source} has no requests: there is nothing to replay.")
     longest = int(trace.input_tokens.max())
-    if not trace.tells_blocks or longest >= trace.block_tokens:
-        raise InputError(
-            f"{trace.source} has no block ids: it tells arrivals and lengths only, so "
-            "no cache can be replayed. Give a trace with prefix hashes, or make one "
-            "with `perc make`."
+    if trace.tells_blocks and longest < trace.block_tokens:
+        short = (
+            f"{trace.source}: the longest prompt has {longest} tokens and fills no "
+            f"block of {trace.block_tokens}; nothing can be cached."
         )
-    warnings.warn(
-        f"{trace.source}: the longest prompt has {longest} tokens and fills no block "
-        f"of {trace.block_tokens}; nothing can be cached.",
-        TraceWarning,
-        stacklevel=3,
+        if required:
+            raise InputError(short)
+        warnings.warn(short, TraceWarning, stacklevel=3)
+        return
+    raise InputError(
+        f"{trace.source} has no block ids: it tells arrivals and lengths only, so "
+        "no cache can be replayed. Give a trace with prefix hashes, or make one "
+        "with `perc make`."
     )
 
 

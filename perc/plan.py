@@ -12,7 +12,7 @@ import numpy as np
 
 from perc.bootstrap import COVERS, RESAMPLES, Measure
 from perc.capacities import in_blocks, log_grid
-from perc.compare import Progress, describe, resolve
+from perc.compare import Progress, check_blocks, describe, resolve
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError
 from perc.metrics import warmup_requests
@@ -98,7 +98,7 @@ def plan(
         InputError: for a trace without blocks, an unknown policy, or a number out of
             range.
     """
-    require_blocks(trace)
+    check_blocks(trace, required=True)
     _check(bytes_per_token, bootstrap)
     chosen = resolve(policies)
     skip = warmup_requests(trace, warmup)
@@ -128,19 +128,6 @@ def plan(
         ideal_block_hit_ratio=float(base.block[-1]),
         clairvoyant=tuple(p.name for p in chosen if p.clairvoyant),
     )
-
-
-def require_blocks(trace: Trace) -> None:
-    """Refuses a trace of which nothing can be cached.
-
-    Raises:
-        InputError: if it has no requests, or none with blocks.
-    """
-    if not trace.n_accesses:
-        raise InputError(
-            f"{trace.source} has no block ids: there is nothing to cache. Give a trace "
-            "with prefix hashes, or make one with `perc make`."
-        )
 
 
 def default_capacities(trace: Trace) -> list[int]:

@@ -14,9 +14,8 @@ import jax
 import numpy as np
 
 from perc.capacities import in_blocks
-from perc.compare import resolve
+from perc.compare import check_blocks, resolve
 from perc.curves import lru_curve
-from perc.errors import InputError
 from perc.grid import Configuration, Grid, TraceSpec, describe, digest
 from perc.metrics import measure_rows, ratio, warmup_requests
 from perc.online import Layouts, replay_online
@@ -68,11 +67,7 @@ def open_trace(spec: TraceSpec, seed: int | None) -> Trace:
     else:
         seeds = {} if seed is None else {"seed": seed}
         trace = make(str(spec.workload), **seeds, **spec.options)
-    if trace.n_requests and not trace.n_accesses:
-        raise InputError(
-            f"{trace.source} has no block ids, so no cache can be replayed. Give a "
-            "trace with prefix hashes, or a workload."
-        )
+    check_blocks(trace, required=trace.n_requests > 0)
     return trace
 
 
@@ -140,9 +135,7 @@ def _bound(job: Job, ready: _Ready, bypass: bool) -> list[float]:
     return ready.bounds[bypass]
 
 
-def _replays(
-    job: Job, ready: _Ready, policies: Sequence[Policy | Any]
-) -> Sequence[Counts]:
+def _replays(job: Job, ready: _Ready, policies: Sequence[Any]) -> Sequence[Counts]:
     """Hits and evictions of policies of one kind, at most one a device."""
     first = policies[0]
     if not isinstance(first, Policy):  # its scores depend on what the cache holds

@@ -26,10 +26,9 @@ import numpy as np
 
 from perc.bootstrap import COVERS, RESAMPLES, Measure
 from perc.capacities import in_blocks
-from perc.compare import Progress, describe
+from perc.compare import Progress, check_blocks, describe
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError
-from perc.plan import require_blocks
 from perc.tune_search import Rung, first_requests, halve
 from perc.tune_verdict import Judged, judge
 from perc.types import Policy, Trace
@@ -149,7 +148,7 @@ def tune(
         InputError: for a trace without blocks, a parameter that the policy does not
             have, or a number out of range.
     """
-    require_blocks(trace)
+    check_blocks(trace, required=True)
     default = constructor()
     space = _space(default.name, constructor, space)
     _check(samples, objective, halving, bootstrap)

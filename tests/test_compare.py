@@ -147,6 +147,22 @@ def test_a_trace_without_blocks_says_why():
         compare(trace)
 
 
+def test_where_blocks_are_required_nothing_to_replay_is_refused():
+    empty = perc.make("chat", requests=0)
+    with pytest.raises(InputError, match="has no requests"):
+        perc.plan(empty, bytes_per_token=1.0)
+    short = dataclasses.replace(
+        empty,
+        arrival_s=np.zeros(1),
+        input_tokens=np.array([3]),
+        output_tokens=np.ones(1, np.int64),
+        start=np.zeros(1, np.int32),
+        stop=np.zeros(1, np.int32),
+    )
+    with pytest.raises(InputError, match="has 3 tokens and fills no block"):
+        perc.plan(short, bytes_per_token=1.0)
+
+
 def test_an_empty_trace_gives_zeros():
     result = compare(perc.make("chat", requests=0), ALL)
     assert [row.policy for row in result.rows] == ALL  # every share of nothing is 0
