@@ -78,9 +78,9 @@ in [policies.md](policies.md).
 - The bound is `belady`, or `belady_bypass` for a policy that may refuse to store a
   block (†). Both know the future (*).
 - The first {WARMUP:.0%} of the requests fill the cache and are not counted. Every
-  policy serves the same requests with its default parameters, which nothing was fitted
-  for here; some defaults were chosen with the conversation trace in sight
-  (policies.md says which).
+  policy serves the same requests with its default parameters, the same for all traces;
+  some defaults were chosen with the conversation trace in sight (policies.md says
+  which).
 - **Bold**: the most hits of a policy that does not know the future. _Slanted_: fewer
   than `lru`.
 - Traces without priorities make `priority` `lru`.

@@ -1,6 +1,12 @@
 """What perc says when its input is at fault, not perc."""
 
+from numbers import Integral
+
 FLOAT32_MAX = 3.4028235e38
+INT32_MAX = 2**31 - 1
+UINT32_MAX = 2**32 - 1
+# A token costs about 1e-5 s to recompute; its eighth power is the last in a float32.
+STEEPEST = 8.0
 
 
 class InputError(ValueError):
@@ -20,15 +26,35 @@ def bad_line(path: object, line: int, what: str, remedy: str) -> InputError:
     return InputError(f"{path}, line {line}: {what}. {remedy}")
 
 
+def check_whole(owner: str, name: str, value: int, low: int, high: int) -> int:
+    """Returns a parameter that is a whole number from `low` to `high`.
+
+    Raises:
+        InputError: otherwise.
+    """
+    if isinstance(value, Integral) and low <= value <= high:
+        return value
+    raise InputError(
+        f"{owner}: {name} is {value}, must be a whole number from {low} to {high}."
+    )
+
+
 def check_number(
-    owner: str, name: str, value: float, *, low: float = 0.0, above: bool = False
+    owner: str,
+    name: str,
+    value: float,
+    *,
+    low: float = 0.0,
+    above: bool = False,
+    high: float = FLOAT32_MAX,
 ) -> float:
     """Returns a parameter that a float32 can hold, from `low` on or above it.
 
     Raises:
         InputError: otherwise, NaN and infinity included.
     """
-    if (value > low or (value == low and not above)) and value <= FLOAT32_MAX:
+    if (value > low or (value == low and not above)) and value <= high:
         return value
     allowed = f"above {low:g}" if above else f"{low:g} or more"
-    raise InputError(f"{owner}: {name} is {value}, must be {allowed} and finite.")
+    limit = "finite" if high == FLOAT32_MAX else f"at most {high:g}"
+    raise InputError(f"{owner}: {name} is {value}, must be {allowed} and {limit}.")

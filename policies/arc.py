@@ -98,10 +98,10 @@ def arc_vllm() -> OnlinePolicy:
         target      moves at the look-up; the ghost then becomes the newest of its list
 
     So what returns must hit once more before it counts as seen again, and the ghosts
-    remember up to twice the capacity. On conversations it hits less than `arc`, and
-    less than LRU on most sizes. The running request's blocks may be victims, and a
-    parent may leave before its child. Blocks are served one by one here; vLLM moves the
-    target for a whole request first, and spares it when it evicts.
+    remember up to twice the capacity. On conversations it hits less than `arc` where
+    caches are small, and less than LRU on most sizes. The running request's blocks may
+    be victims, and a parent may leave before its child. Blocks are served one by one
+    here; vLLM moves the target for a whole request first, and spares it when it evicts.
 
     Example:
         >>> arc_vllm().name

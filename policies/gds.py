@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from perc.errors import check_number
+from perc.errors import STEEPEST, check_number
 from perc.types import Features, Memory, OnlinePolicy, Scored
 
 
@@ -17,8 +17,9 @@ def gds(*, cost_weight: float = 0.0, evict_first: bool = False) -> OnlinePolicy:
 
     With `cost_weight=0` every block is worth the same, which is LRU to the last hit.
     Above 0 a block deep in a long prompt is worth more than its parent, so the rule is
-    closed: a block whose child is resident is no victim. That saves about 1 % of the
-    recompute seconds on caches far too small for the traffic and loses on larger ones.
+    closed: a block whose child is resident is no victim. That saves a little of
+    the recompute seconds on caches far too small for the traffic and loses on larger
+    ones.
 
     Args:
         cost_weight: exponent of the recompute seconds per token.
@@ -37,7 +38,7 @@ def gds(*, cost_weight: float = 0.0, evict_first: bool = False) -> OnlinePolicy:
         Cao and Irani 1997, "Cost-aware WWW proxy caching algorithms", section 4;
         Young 1994, "The k-server dual and loose competitiveness for paging".
     """
-    check_number("gds", "cost_weight", cost_weight)
+    check_number("gds", "cost_weight", cost_weight, high=STEEPEST)
     rule = Scored(_score, evict_first=bool(evict_first), closed=cost_weight > 0)
     params = {"cost_weight": jnp.float32(cost_weight)}
     return OnlinePolicy(params, rule, "gds", uses=("recompute_s", "tokens"))

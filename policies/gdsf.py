@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from perc.errors import check_number
+from perc.errors import STEEPEST, check_number
 from perc.types import Features, Memory, OnlinePolicy, Scored
 
 
@@ -18,8 +18,8 @@ def gdsf(
     `uses` counts the requests since the block entered, this one included; an eviction
     forgets it. With `cost_weight=0` this is LFU with dynamic ageing (`lfu_da` in other
     tools), and a child never outlives its parent. On conversations it hits a few
-    percent more than LRU at most sizes. On sessions of coding agents it loses up to an
-    eighth: there every block of a session is used at every turn, and what ended long
+    percent more than LRU at most sizes. On sessions of coding agents it loses up to a
+    seventh: there every block of a session is used at every turn, and what ended long
     ago has counted most. Above 0 the rule is closed: a block whose child is resident is
     no victim.
 
@@ -44,7 +44,7 @@ def gdsf(
         Arlitt et al. 2000, "Evaluating content management techniques for Web proxy
         caches", for LFU with dynamic ageing.
     """
-    check_number("gdsf", "cost_weight", cost_weight)
+    check_number("gdsf", "cost_weight", cost_weight, high=STEEPEST)
     rule = Scored(
         _score,
         width=1,

@@ -6,7 +6,7 @@ import numpy as np
 from jax import lax
 
 from perc.cost import PrefillCost
-from perc.errors import InputError, check_number
+from perc.errors import STEEPEST, InputError, check_number
 from perc.hazards import (
     FEW,
     class_of,
@@ -114,7 +114,7 @@ def _edges() -> np.ndarray:
 
 def _params(horizon_s: float, cost_weight: float, edges_s: np.ndarray) -> dict:
     check_number("hazard", "horizon_s", horizon_s, above=True)
-    check_number("hazard", "cost_weight", cost_weight)
+    check_number("hazard", "cost_weight", cost_weight, high=STEEPEST)
     return {
         "horizon_s": jnp.float32(horizon_s),
         "cost_weight": jnp.float32(cost_weight),

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from perc.errors import InputError, check_number
+from perc.errors import STEEPEST, check_number
 from perc.types import Features, Memory, OnlinePolicy, Scored
 
 
@@ -51,10 +51,8 @@ def landlord(
         Young 2002, "On-line file caching" (Algorithmica 33), Landlord;
         Cao and Irani 1997, "Cost-aware WWW proxy caching algorithms".
     """
-    check_number("landlord", "refresh", refresh)
-    check_number("landlord", "cost_weight", cost_weight)
-    if refresh > 1:
-        raise InputError(f"landlord: refresh is {refresh}, must be at most 1.")
+    check_number("landlord", "refresh", refresh, high=1.0)
+    check_number("landlord", "cost_weight", cost_weight, high=STEEPEST)
     closed = cost_weight > 0 or refresh < 1
     rule = Scored(_score, width=1, evict_first=bool(evict_first), closed=closed)
     params = {"refresh": jnp.float32(refresh), "cost_weight": jnp.float32(cost_weight)}

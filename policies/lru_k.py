@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from perc.errors import InputError
+from perc.errors import check_whole
 from perc.types import Features, Memory, OnlinePolicy, Scored
 
 
@@ -16,7 +16,7 @@ def lru_k(*, k: int = 2, retained: bool = False) -> OnlinePolicy:
     With `k=1` this is LRU. Without retained history it freezes as in-cache LFU does,
     and on conversations it makes the same choices. With it, a block that returns after
     its eviction is known again, at the price of a note on every block ever seen: that
-    hits up to twice as much as LRU on small caches, and less on large ones.
+    hits about twice as much as LRU on small caches, and less on large ones.
 
     The paper's correlated reference period is 0 here: a block counts once a request.
 
@@ -35,8 +35,7 @@ def lru_k(*, k: int = 2, retained: bool = False) -> OnlinePolicy:
         O'Neil, O'Neil and Weikum 1993, "The LRU-K page replacement algorithm for
         database disk buffering".
     """
-    if k not in range(1, 9):
-        raise InputError(f"lru_k: k is {k}, must be a whole number from 1 to 8.")
+    check_whole("lru_k", "k", k, 1, 8)
     rule = Scored(_score, width=int(k), forget=not retained)
     return OnlinePolicy((), rule, "lru_k", uses=("step",))
 

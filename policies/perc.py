@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perc.errors import check_number
+from perc.errors import STEEPEST, check_number
 from perc.reuse import Reuse
 from perc.types import Aged, Features, OnlinePolicy
 
@@ -65,7 +65,7 @@ def perc(
         index of Gittins 1979. Survival with censoring: Kaplan and Meier 1958.
     """
     check_number("perc", "smoothing", smoothing)
-    check_number("perc", "cost_weight", cost_weight)
+    check_number("perc", "cost_weight", cost_weight, high=STEEPEST)
     check_number("perc", "horizon_s", horizon_s, above=True)
     params = {
         "smoothing": jnp.float32(smoothing),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from perc.errors import InputError
+from perc.errors import UINT32_MAX, check_whole
 from perc.leaves import NO, Leaves, add, drop_last, no_leaves, swap, tip
 from perc.lists import when
 from perc.types import Access, Listed, OnlinePolicy
@@ -32,8 +32,7 @@ def random(*, seed: int = 0) -> OnlinePolicy:
     References:
         The mixing function is the finaliser of MurmurHash3 (Appleby, public domain).
     """
-    if not 0 <= seed < 2**32:
-        raise InputError(f"seed is {seed}; give 0 to {2**32 - 1}")
+    check_whole("random", "seed", seed, 0, UINT32_MAX)
     rule = Listed(_init, _hit, _evict, _insert, root_first=True)
     return OnlinePolicy({"seed": jnp.uint32(seed)}, rule, "random")
 

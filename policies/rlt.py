@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from perc.errors import InputError
+from perc.errors import UINT32_MAX, check_whole
 from perc.leaves import NO, Leaves, add, drop_last, no_leaves, place_of, swap, tip
 from perc.lists import read, when, write
 from perc.policies.random import draw
@@ -21,9 +21,9 @@ def rlt(*, seed: int = 0) -> OnlinePolicy:
     what was not leaves in random order: no sequence of requests can fool it for long.
 
     Among randomised rules its misses are within O(log n) of the optimum in the paper's
-    model; a deterministic rule can be n times worse. On conversations it lies between
-    `random` and LRU. The running request is never a victim, no child outlives its
-    parent. The paper drops single tokens; here the unit is a block.
+    model; a deterministic rule can be n times worse. On conversations it mostly
+    lies between `random` and LRU. The running request is never a victim, no child
+    outlives its parent. The paper drops single tokens; here the unit is a block.
 
     Args:
         seed: names the sequence; the same seed gives the same victims.
@@ -40,8 +40,7 @@ def rlt(*, seed: int = 0) -> OnlinePolicy:
         fzwark/KVRouting on GitHub. Marking: Fiat et al. 1991, "Competitive paging
         algorithms".
     """
-    if not 0 <= seed < 2**32:
-        raise InputError(f"rlt: seed is {seed}, must be from 0 to {2**32 - 1}.")
+    check_whole("rlt", "seed", seed, 0, UINT32_MAX)
     rule = Listed(_init, _hit, _evict, _insert, root_first=True)
     params = {"seed": jnp.uint32(seed)}
     return OnlinePolicy(params, rule, "rlt", uses=("step", "depth"))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from perc.bitset import peek, write
-from perc.errors import InputError, check_number
+from perc.errors import INT32_MAX, InputError, check_number, check_whole
 from perc.lists import when
 from perc.rings import (
     Rings,
@@ -37,9 +37,9 @@ def s3fifo(
     find the small queue full enter the main one.
 
     Made for key-value and block caches, where most objects are used once. On
-    conversations it hits more than LRU on small caches and clearly less from a tenth of
-    the working set on. The running request's blocks may be victims, and a parent may
-    leave before its child.
+    conversations it hits more than LRU on small caches and clearly less from a few
+    percent of the working set on. The running request's blocks may be victims, and a
+    parent may leave before its child.
 
     Args:
         small: share of the cache that is the small queue.
@@ -61,8 +61,7 @@ def s3fifo(
     check_number("s3fifo", "ghost", ghost)
     if small >= 1:
         raise InputError(f"s3fifo: small is {small}, must be below 1.")
-    if threshold < 1:
-        raise InputError(f"s3fifo: threshold is {threshold}, must be 1 or more.")
+    check_whole("s3fifo", "threshold", threshold, 1, INT32_MAX)
     params = {
         "small": jnp.float32(small),
         "ghost": jnp.float32(ghost),

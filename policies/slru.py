@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from perc.errors import InputError, check_number
+from perc.errors import INT32_MAX, check_number, check_whole
 from perc.lists import NOWHERE, Lists, empty_lists, move, oldest, when
 from perc.types import Access, Features, Listed, Memory, OnlinePolicy, Scored
 
@@ -37,9 +37,7 @@ def slru(*, protected: float = 0.5) -> OnlinePolicy:
         Karedla, Love and Wherry 1994, "Caching strategies to improve disk system
         performance".
     """
-    check_number("slru", "protected", protected, above=True)
-    if protected > 1:
-        raise InputError(f"slru: protected is {protected}, must be at most 1.")
+    check_number("slru", "protected", protected, above=True, high=1.0)
     params = {"protected": jnp.float32(protected)}
     rule = Listed(_init, _hit, _evict, _insert)
     return OnlinePolicy(params, rule, "slru", bypass=True)
@@ -97,8 +95,7 @@ def slru_threshold(*, uses: int = 2) -> OnlinePolicy:
     References:
         SGLang, `evict_policy.py`, "slru".
     """
-    if not uses >= 1:
-        raise InputError(f"slru_threshold: uses is {uses}, must be 1 or more.")
+    check_whole("slru_threshold", "uses", uses, 1, INT32_MAX)
     params = {"uses": jnp.float32(uses)}
     return OnlinePolicy(params, Scored(_class, width=1), "slru_threshold")
 

@@ -20,7 +20,7 @@ def tinylfu(*, window: float = 10.0) -> OnlinePolicy:
     them in a sketch, which errs on the high side.
 
     Stores nothing that was used once while the cache is full of what was used before,
-    which also saves writes to an offload tier. On conversations it hits up to twice as
+    which also saves writes to an offload tier. On conversations it hits about twice as
     much as LRU where the cache is far too small, and far less where it is not, since a
     next turn misses all that was refused. The running request's blocks may be victims
     or refused, and a child may be in the cache without its parent.

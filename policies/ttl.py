@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from perc.cost import PrefillCost
-from perc.errors import InputError, check_number
+from perc.errors import INT32_MAX, InputError, check_number, check_whole
 from perc.hazards import best_ttl_s, follow_ups
 from perc.shapes import pad
 from perc.types import Features, Now, OnlinePolicy, Rescored, Trace
@@ -57,12 +57,12 @@ def ttl(
         Li et al. 2025, "Continuum", arXiv 2511.02230. Thresholds and the order of
         release: zhengjiahong-ai/LLM-KV-Cache-Optimization.
     """
-    for name, value in (("queue_s", queue_s), ("cold_s", cold_s), ("least", least)):
+    for name, value in (("queue_s", queue_s), ("cold_s", cold_s)):
         check_number("ttl", name, value)
     if not -1 <= eta <= 1:
         raise InputError(f"ttl: eta is {eta}, must be -1 to 1.")
-    if not 0 < history <= 10**6:
-        raise InputError(f"ttl: history is {history}, must be 1 to 1000000.")
+    check_whole("ttl", "least", least, 0, INT32_MAX)
+    check_whole("ttl", "history", history, 1, 10**6)
     params = {
         "benefit_s": jnp.float32(queue_s * eta),
         "cold_s": jnp.float32(cold_s),

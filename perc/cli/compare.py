@@ -106,7 +106,9 @@ def compare(
                 result,
                 traffic,
                 chosen,
-                command=_command(trace, policies, capacities, warmup, loading),
+                command=_command(
+                    trace, policies, capacities, warmup, why, why_by, loading
+                ),
                 warmup=warmup,
                 misses=misses,
                 progress=progress,
@@ -123,11 +125,19 @@ def compare(
 
 
 def _command(
-    trace: str | None, policies: str, capacities: str, warmup: float, loading: Loading
+    trace: str | None,
+    policies: str,
+    capacities: str,
+    warmup: float,
+    why: bool,
+    why_by: str | None,
+    loading: Loading,
 ) -> list[str]:
     """The command that gives the same again, every flag resolved."""
     words = ["perc", "compare", *([] if trace is None else [trace])]
     flags = {"policies": policies, "capacities": capacities, "warmup": warmup}
+    flags["why-by"] = why_by
+    words += ["--why"] if why else []
     for name, value in {**flags, **asdict(loading)}.items():
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]

@@ -1,6 +1,7 @@
 """`perc compare --rules FILE`: what retention rules gain, and what they cost."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,11 @@ def compare_with_rules(
         _print_check(ruling, rules, open_it() if open_it else None)
         return
     trace = open_it() if open_it else embedded_trace()
+    if policies is None:
+        print(
+            "note: perc chooses victims by itself, so perc_decay stands in for it.",
+            file=sys.stderr,
+        )
     with progress_bar("replaying") as progress:
         result = compare_rules(
             trace,

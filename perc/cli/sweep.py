@@ -29,7 +29,7 @@ def sweep(
     """Replay every configuration of a grid: traces, policies, parameters, capacities.
 
     A grid is a TOML file, for example: capacities = [0.01, 4096]; [[traces]] with
-    path = "trace.jsonl" or workload = "chat"; [[policies]] with name = "perc",
+    path = "trace.jsonl" or workload = "chat"; [[policies]] with name = "perc_decay",
     tau_s = {from = 10, to = 1000, steps = 25, scale = "log"}, cost_weight = [0, 0.5].
     `python -m pydoc perc.grid` shows all that it can say.
 

@@ -41,8 +41,8 @@ def tune(
     Args:
         trace: file of the trace.
         policy: name of a policy with parameters, such as perc.
-        space: what to search, such as tau_s=10:2000:log,cost_weight=0:1; some policies
-            have ranges of their own.
+        space: what to search, such as smoothing=10:9000:log,cost_weight=0:1; some
+            policies have ranges of their own.
         capacities: cache sizes in blocks (4096) or shares of the distinct blocks
             (0.05 or 5%); one set of parameters has to serve them all.
         samples: configurations to draw; thousands are fine.

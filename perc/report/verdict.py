@@ -78,11 +78,14 @@ def _elsewhere(
 
 def _losers(candidates: list[Row], lru: dict[int, float]) -> list[str]:
     lost: dict[str, list[str]] = {}
+    dear = {r.capacity_blocks: r.recompute_s for r in candidates if r.policy == "lru"}
     for row in candidates:
         loss = lru[row.capacity_blocks] - row.block_hit_ratio
         if loss >= LEVEL:
+            saved_s = dear.get(row.capacity_blocks, 0.0) - row.recompute_s
+            but = f", but recomputes {saved_s:,.1f} s less" if saved_s > 0 else ""
             lost.setdefault(row.policy, []).append(
-                f"{row.capacity_blocks:,} (-{loss * 100:.1f} points)"
+                f"{row.capacity_blocks:,} (-{loss * 100:.1f} points{but})"
             )
     return [
         f"{policy} loses to LRU at {', '.join(where)} blocks."

@@ -89,8 +89,8 @@ def ranked(policy: AnyPolicy) -> Policy:
     """
     if isinstance(policy, OnlinePolicy):
         raise InputError(
-            f"policy {policy.name!r} keeps books of its own on the cache, so rules "
-            "cannot choose victims before it. Take one that scores each use: lru, "
+            f"policy {policy.name!r} looks at the cache to choose victims, so rules "
+            "cannot choose before it. Take one that scores each use: lru, "
             "fifo, lfu, perc_decay, priority, belady, or a Policy of yours."
         )
     return policy

@@ -110,3 +110,12 @@ def test_the_stored_command_repeats_the_run(run):
     command = json.loads((folder / "run.json").read_text())["command"]
     assert command[:2] == ["perc", "compare"]
     assert "--policies" in command and "--warmup" in command
+
+
+def test_the_causes_are_stored_and_asked_for_again(perc, mooncake, tmp_path):
+    flags = ["--policies", "lru", "--capacities", "8", "--why", "--why-by", "turn"]
+    perc("compare", mooncake, *flags, "--out", tmp_path)
+    stored = json.loads((tmp_path / "run.json").read_text())
+    assert {row["group"] for row in stored["misses"]["rows"]} >= {"1", "2"}
+    command = stored["command"]
+    assert "--why" in command and command[command.index("--why-by") + 1] == "turn"

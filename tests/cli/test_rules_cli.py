@@ -92,7 +92,7 @@ def test_no_toml_and_no_file(refused, tmp_path, rules):
 @pytest.mark.parametrize(
     "flags, said_of_it",
     [
-        (["--policies", "arc"], "'arc' keeps books of its own on the cache"),
+        (["--policies", "arc"], "'arc' looks at the cache to choose"),
         (["--out", "/tmp/nothing"], "--out does not go with --rules"),
         (["--bytes-per-token", "0"], "0.0 bytes per token; give 2 * layers"),
     ],

@@ -32,6 +32,16 @@ def test_an_important_prompt_outlives_others(merge):
     assert plain[-1] == 0
 
 
+@pytest.mark.parametrize("merge", ["max", "override"])
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (1, 2), (2, 3), (34, 35), (99, 100)])
+def test_every_step_of_priority_is_a_class_of_its_own(merge, low, high):
+    requests = [HIGH, *OTHERS[:3], HIGH]
+    kept = last_hits(priority(merge=merge), requests, [high, *[low] * 3, high])
+    assert kept[-1] == 4
+    lost = last_hits(priority(merge=merge), requests, [low, *[high] * 3, low])
+    assert lost[-1] == 0
+
+
 @pytest.mark.parametrize(("merge", "expected"), [("max", 4), ("override", 0)])
 def test_a_less_important_user_strips_the_protection_or_not(merge, expected):
     requests, priorities = [HIGH, HIGH, *OTHERS, HIGH], [5, 0, *[0] * 5, 5]

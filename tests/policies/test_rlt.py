@@ -33,6 +33,16 @@ def test_every_unmarked_leaf_is_as_likely():
     assert all(abs(count - 500) < 100 for count in victims.values())
 
 
+def test_a_phase_ends_when_one_more_would_mark_all():
+    """A loop of five over four slots, by seed: the oracle counts the same."""
+    ids = list(range(5)) * 80
+    trace = trace_of([[b] for b in ids])
+    for seed in range(4):
+        hits, _ = listed.simulate([[b] for b in ids], Rlt(4, seed), root_first=True)
+        found = replay_online(trace, rlt(seed=seed), [4]).blocks[0]
+        assert found.tolist() == hits
+
+
 def test_a_loop_does_not_fool_it():
     """Five blocks, four slots: LRU hits none of 400, marking about half at least."""
     ids = list(range(5)) * 80
@@ -59,5 +69,7 @@ def test_no_marked_victim_no_running_victim_no_hole(trace, capacity):
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_a_seed_out_of_range_is_refused(seed):
-    with pytest.raises(InputError, match=f"rlt: seed is {seed}, must be from 0 to"):
+    with pytest.raises(
+        InputError, match=f"rlt: seed is {seed}, must be a whole number"
+    ):
         rlt(seed=seed)

@@ -35,7 +35,8 @@ EDGES = [0.0, 8.0, 16.0, 32.0, 64.0]
 ALIVE = [
     [1.0, 1 - c % 3 / 8, 1 - c % 4 / 8 - c % 3 / 8, 0.25, c % 2 / 8] for c in range(24)
 ]
-RATES = [0.1, 0.01, 0.0, 0.03, 0.2, 0.05] * 4
+# By turn and kind, all different.
+RATES = [r / 2**k for k in range(4) for r in (0.1, 0.01, 0.0, 0.03, 0.2, 0.05)]
 NO_TTL = dict(benefit=60.0, least=100, cold=0.0, history=1000)
 SOME_TTL = dict(benefit=50.0, least=1, cold=30.0, history=3)
 small = traces(max_requests=16, max_depth=4)

@@ -1,5 +1,7 @@
 """What is said about a comparison, and what is not."""
 
+from dataclasses import replace
+
 from perc.report.verdict import lru_ratios, verdict
 
 # LRU with 0 to 8 blocks; an infinite cache hits 400 of 1,000.
@@ -90,3 +92,15 @@ def test_nothing_counted_nothing_said(comparison):
 def test_lru_alone_is_not_said_to_beat_others(comparison):
     said = " ".join(verdict(comparison(LRU, [2], lru=[100])))
     assert "No policy here beats" not in said
+
+
+def test_fewer_hits_that_save_seconds_are_told(comparison):
+    """A weight on cost trades hits for prefill seconds: both are said."""
+    result = comparison(LRU, [2], lru=[100], dear=[90])
+    rows = [
+        replace(row, recompute_s=90.0 if row.policy == "dear" else 97.5)
+        for row in result.rows
+    ]
+    assert verdict(replace(result, rows=rows))[-1] == (
+        "dear loses to LRU at 2 (-1.0 points, but recomputes 7.5 s less) blocks."
+    )

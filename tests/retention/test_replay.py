@@ -130,7 +130,7 @@ def test_engine_equals_oracle(name, merge, trace, capacity, data):
 def test_without_rules_it_is_replay(name, small_chat):
     policy = registry[name]()
     if not isinstance(policy, Policy):
-        with pytest.raises(InputError, match="keeps books of its own"):
+        with pytest.raises(InputError, match="looks at the cache"):
             replay_rules(small_chat, policy, Rules(), [100])
         return
     sizes = [0, 50, 300, 1200]
