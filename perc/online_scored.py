@@ -26,7 +26,9 @@ from perc.minima import (
     empty_minima,
     insert,
     pop_lowest,
+    ready,
     settle,
+    unsigned,
 )
 from perc.types import Features, Memory, OnlinePolicy, Scored
 
@@ -66,7 +68,8 @@ class _Cache(NamedTuple):
 class _Request(NamedTuple):
     first: jax.Array  # i32[], its positions, and its accesses, are first..last-1
     last: jax.Array  # i32[]
-    kept: jax.Array  # i32[], so many of its first blocks stay
+    mirror: jax.Array  # i32[], the access at position p is mirror - p
+    stays: jax.Array  # i32[], its blocks from this position on stay
     memory: Memory  # what its scores see, but for `own` and `resident`
 
 
@@ -81,11 +84,11 @@ def replay_scored(
 
     def serve(r, carry):
         cache, hits, evictions = carry
-        first, last, before = traffic.start[r], traffic.stop[r], cache.size
+        first, last = _column(traffic.start, r), _column(traffic.stop, r)
+        before = cache.size
         kept = last - first if bypass else jnp.minimum(last - first, capacity)
-        nobody = jnp.bool_(False)
-        memory = Memory(jnp.zeros(0), cache.clock, nobody, before, capacity)
-        request = _Request(first, last, kept, memory)
+        memory = Memory(jnp.zeros(0), cache.clock, jnp.bool_(False), before, capacity)
+        request = _Request(first, last, first + last - 1, last - kept, memory)
         cache, found, hit, low = _access(
             policy, traffic, request, cache, True, not late
         )
@@ -101,7 +104,7 @@ def replay_scored(
                 cache, *_, low = _access(policy, traffic, request, cache, False, True)
             cache = _join(rule, traffic, request, cache, low)
         gone = before + last - first - found - cache.size
-        return cache, write(hits, r, hit), evictions + gone
+        return cache, write(hits, unsigned(r), hit), evictions + gone
 
     n_requests = traffic.start.shape[0]
     used = traffic.stop > traffic.start  # the rest is padding
@@ -140,7 +143,6 @@ def _access(
     Returns the cache, how many blocks were in, how many of them lead, and the lowest
     key. The blocks that stay are to `_join`.
     """
-
     rule = policy.rule
     assert isinstance(rule, Scored)
 
@@ -164,11 +166,11 @@ def _access(
 def _take_out(rule: Scored, traffic: Traffic, cache: _Cache, position):
     """Was the block resident? Its key is gone now."""
     assert traffic.before is not None
-    before = traffic.before[position]
+    before = _column(traffic.before, position)
     held = cache.held if rule.closed else cache.minima.keys
     key = peek(held, before)
     resident = key != EMPTY
-    held = write(held, before, jnp.where(resident, EMPTY, key))
+    held = write(held, unsigned(before), jnp.where(resident, EMPTY, key))
     if rule.closed:
         cache = cache._replace(held=held)
         return _set_key(cache, before, jnp.int32(EMPTY)), resident
@@ -193,27 +195,27 @@ def _put_in(
     """Scores the block. Returns its key, if it stays and may be a victim."""
     rule = policy.rule
     assert isinstance(rule, Scored) and traffic.before is not None
-    i = request.first + request.last - 1 - position
-    features = jax.tree.map(lambda column: column[i], traffic.features)
-    old = peek(cache.own, traffic.before[position])
+    i = request.mirror - position
+    features = jax.tree.map(lambda column: _column(column, i), traffic.features)
+    old = peek(cache.own, _column(traffic.before, position))
     notes = jnp.where(resident, old, 0) if rule.forget else old
     memory = request.memory._replace(own=notes, resident=resident)
     score, own = rule.score(policy.params, features, memory)
     score = jnp.asarray(score, jnp.float32)
-    stays = request.last - 1 - position < request.kept
+    stays = position >= request.stays
     key = jnp.where(stays, jnp.minimum(ordered(score), HIGHEST), EMPTY)
     cache = cache._replace(
-        own=write(cache.own, position, own), bad=cache.bad + jnp.isnan(score)
+        own=write(cache.own, unsigned(position), own), bad=cache.bad + jnp.isnan(score)
     )
     if not rule.closed:
         return _set_key(cache, position, key), key
-    block = traffic.block[i]
-    parent = traffic.parent[block]
+    block = _column(traffic.block, i)
+    parent = _column(traffic.parent, block)
     kids = peek(cache.kids, parent) + stays - resident
     cache = cache._replace(
-        held=write(cache.held, position, key),
-        where=write(cache.where, block, position),
-        kids=write(cache.kids, parent, kids),
+        held=write(cache.held, unsigned(position), key),
+        where=write(cache.where, unsigned(block), position),
+        kids=write(cache.kids, unsigned(parent), kids),
     )
     return cache, jnp.int32(EMPTY)
 
@@ -222,7 +224,7 @@ def _join(rule: Scored, traffic: Traffic, request: _Request, cache: _Cache, low)
     """The blocks that stay may be victims from now on."""
     if rule.closed:  # of them only the last one may have no child
         n = traffic.block.shape[0]
-        position = jnp.where(request.kept > 0, request.last - request.kept, n)
+        position = jnp.where(request.stays < request.last, request.stays, n)
         tail = traffic.leaving[position]
         kids, low = peek(cache.kids, tail), peek(cache.held, position)
         cache = cache._replace(
@@ -239,30 +241,21 @@ def _evict(rule: Scored, traffic: Traffic, cache: _Cache, most, stop) -> _Cache:
     def full(cache: _Cache):
         return cache.size > most
 
-    def drop(carry):
-        cache, _ = carry
-        key = cache.minima.low
-        minima, position = pop_lowest(cache.minima, stop)
-        gone = position >= 0
-        clock = jnp.where(gone, jnp.maximum(cache.clock, _float(key)), cache.clock)
+    def drop(cache: _Cache) -> _Cache:
+        key, many = cache.minima.low, 1 if rule.closed else cache.size - most
+        minima, gone, first = pop_lowest(cache.minima, stop, many)
+        clock = jnp.where(gone > 0, jnp.maximum(cache.clock, _float(key)), cache.clock)
         cache = cache._replace(minima=minima, size=cache.size - gone, clock=clock)
         if rule.closed:
-            cache = _lose_child(traffic, cache, position, stop)
-        return cache, gone
-
-    def search(carry):
-        minima, _ = carry
-        return settle(minima, stop), False
+            cache = _lose_child(traffic, cache, first, stop)
+        return cache
 
     def run(cache: _Cache) -> _Cache:
         # Two small loops in turn, which JAX 0.10 still compiles as one piece each.
-        cache, _ = lax.while_loop(
-            lambda carry: carry[1] & full(carry[0]), drop, (cache, True)
+        cache = cache._replace(minima=settle(cache.minima, stop))
+        return lax.while_loop(
+            lambda cache: full(cache) & ready(cache.minima), drop, cache
         )
-        minima, _ = lax.while_loop(
-            lambda carry: carry[1], search, (cache.minima, full(cache))
-        )
-        return cache._replace(minima=minima)
 
     return lax.while_loop(full, run, cache)
 
@@ -288,8 +281,13 @@ def _lose_child(traffic: Traffic, cache: _Cache, position, stop) -> _Cache:
 
 
 def _set_key(cache: _Cache, position, key) -> _Cache:
-    keys = write(cache.minima.keys, position, key)
+    keys = write(cache.minima.keys, unsigned(position), key)
     return cache._replace(minima=cache.minima._replace(keys=keys))
+
+
+def _column(column: jax.Array, i: jax.Array) -> jax.Array:
+    """`column[i]` for an index in range, in fewer instructions."""
+    return lax.dynamic_index_in_dim(column, unsigned(i), keepdims=False)
 
 
 def ordered(score: jax.Array) -> jax.Array:

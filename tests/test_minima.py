@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from jax import lax
 
 from perc.bitset import write
-from perc.minima import EMPTY, announce, empty_minima, insert, pop_lowest, settle
+from perc.minima import (
+    EMPTY,
+    announce,
+    empty_minima,
+    insert,
+    pop_lowest,
+    ready,
+    settle,
+)
 
 N = 4096  # three levels of bounds
 
@@ -26,23 +34,24 @@ def remove(minima, position):
 
 
 @jax.jit
-def pop(minima, stop):
-    """The lowest, and how often it was asked for."""
+def pop(minima, stop, most=1):
+    """Where the lowest starts, how many left, and how often it was asked for."""
 
     def once(carry):
-        minima, _, turns = carry
-        minima, position = pop_lowest(minima, stop)
-        settled = settle(minima, stop)
-        minima = jax.tree.map(
-            lambda new, old: jnp.where(position < 0, new, old), settled, minima
-        )
-        return minima, position, turns + 1
+        minima, _, _, turns = carry
+        return *lax.cond(
+            ready(minima),
+            lambda: pop_lowest(minima, stop, most),
+            lambda: (settle(minima, stop), jnp.int32(0), jnp.int32(0)),
+        ), turns + 1
 
-    return lax.while_loop(
-        lambda carry: (carry[1] < 0) & (carry[2] < N),
+    zero = jnp.int32(0)
+    minima, count, position, turns = lax.while_loop(
+        lambda carry: (carry[1] == 0) & (carry[3] < N),
         once,
-        (minima, jnp.int32(-1), jnp.int32(0)),
+        (minima, zero, zero, zero),
     )
+    return minima, position, count, turns
 
 
 steps = st.lists(
@@ -56,7 +65,7 @@ steps = st.lists(
 )
 
 
-@pytest.mark.parametrize("spread", [2, 1000])
+@pytest.mark.parametrize("spread", [2, 30, 1000])
 @settings(deadline=None, max_examples=60)
 @given(steps=steps, seed=st.integers(0, 2**16))
 def test_the_lowest_key_leaves_first_then_the_first_position(spread, steps, seed):
@@ -78,41 +87,64 @@ def test_the_lowest_key_leaves_first_then_the_first_position(spread, steps, seed
             minima = insert(minima, jnp.int32(number % end), jnp.int32(key))
             expected[number % end] = key
         elif what == "pop":
-            for _ in range(min(number, len(expected))):
-                minima, position, _ = pop(minima, jnp.int32(end))
-                lowest = min(expected, key=lambda at: (expected[at], at))
-                assert int(position) == lowest
-                del expected[lowest]
+            left = min(number, len(expected))
+            while left:
+                minima, position, count, _ = pop(minima, jnp.int32(end), left)
+                left -= int(count)
+                order = sorted(expected, key=lambda at: (expected[at], at))[:count]
+                assert int(position) == order[0]
+                assert len({expected[at] for at in order}) == 1
+                for at in order:
+                    del expected[at]
+                    assert minima.keys[at] == EMPTY
+                assert (minima.keys != EMPTY).sum() == len(expected)
 
 
 def test_keys_from_the_stop_on_stay_and_are_found_later():
     minima = append(empty_minima(64), jnp.array([5, 7, 3], jnp.int32), 0)
-    minima, position, _ = pop(minima, 3)
+    minima, position, *_ = pop(minima, 3)
     assert position == 2
     # In the row of the others; lower, but of the running request.
     minima = minima._replace(keys=minima.keys.at[3:5].set(jnp.array([1, 2])))
-    minima, position, _ = pop(minima, 3)
+    minima, position, *_ = pop(minima, 3)
     assert position == 0
     minima = announce(minima, jnp.int32(1))
     found = []
     for _ in range(3):
-        minima, position, _ = pop(minima, 5)
+        minima, position, *_ = pop(minima, 5)
         found.append(int(position))
     assert found == [3, 4, 1]
 
 
+def test_a_key_inserted_while_another_row_comes_next():
+    keys = jnp.full(48, EMPTY, jnp.int32)
+    keys = keys.at[jnp.array([0, 1, 16, 32])].set(jnp.array([1, 9, 5, 6]))
+    minima, position, *_ = pop(append(empty_minima(64), keys, 0), 48)
+    assert position == 0
+    minima = insert(minima, jnp.int32(20), jnp.int32(7))
+    found = []
+    for _ in range(4):
+        minima, position, *_ = pop(minima, 48)
+        found.append(int(position))
+    assert found == [16, 32, 20, 1]
+
+
 def test_equal_keys_cost_one_turn_each():
     minima = append(empty_minima(64), jnp.zeros(16, jnp.int32), 0)
-    minima, position, turns = pop(minima, 16)
+    minima, position, _, turns = pop(minima, 16)
     assert position == 0 and turns > 1
-    for expected in range(1, 16):
-        minima, position, turns = pop(minima, 16)
+    for expected in range(1, 11):
+        minima, position, _, turns = pop(minima, 16)
         assert (position, turns) == (expected, 1)
+    minima, position, count, turns = pop(minima, 16, 3)
+    assert (position, count, turns) == (11, 3, 1)
+    minima, position, count, turns = pop(minima, 16, 3)
+    assert (position, count, turns) == (14, 2, 1)
 
 
 def test_the_scratch_row_takes_what_is_not_wanted():
     minima = append(empty_minima(64), jnp.array([4, 6], jnp.int32), 0)
-    minima, position, _ = pop(minima, 2)
+    minima, position, *_ = pop(minima, 2)
     minima = insert(minima, jnp.int32(64), jnp.int32(EMPTY))
-    minima, position, _ = pop(minima, 2)
+    minima, position, *_ = pop(minima, 2)
     assert position == 1
