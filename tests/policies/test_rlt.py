@@ -69,7 +69,5 @@ def test_no_marked_victim_no_running_victim_no_hole(trace, capacity):
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_a_seed_out_of_range_is_refused(seed):
-    with pytest.raises(
-        InputError, match=f"rlt: seed is {seed}, must be"
-    ):
+    with pytest.raises(InputError, match=f"rlt: seed is {seed}, must be"):
         rlt(seed=seed)
