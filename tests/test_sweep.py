@@ -165,23 +165,6 @@ def test_traces_and_policies_may_be_objects(small_chat):
     assert table["config"][0] != expected["config"][0]
 
 
-def test_a_policy_that_is_no_order_is_run_by_compare(small_chat, monkeypatch):
-    from perc import sweep_unit
-
-    class Other:
-        name = "other"
-        bypass = False
-
-    def run(policy, trace, sizes, *, cost, shared):
-        assert isinstance(policy, Other)
-        return np.ones((len(sizes), trace.n_requests), np.int32)
-
-    monkeypatch.setattr(sweep_unit, "run", run)
-    row = sweep([small_chat], [Other()], [100]).row(0, named=True)
-    assert row["policy"] == "other" and row["evictions"] is None
-    assert row["block_hit_ratio"] == small_chat.n_requests / small_chat.n_accesses
-
-
 def test_an_empty_trace_has_rows():
     table = sweep([{"workload": "zipf", "requests": 0}], ["lru", "perc"], [10])
     assert table["block_hit_ratio"].to_list() == [0.0, 0.0]
