@@ -6,10 +6,9 @@ from jax import lax
 from jax.typing import ArrayLike
 
 from perc.select.bounds import fractional, ranking
-from perc.select.items import Choice, Items, chosen
+from perc.select.items import Choice, Items, chosen, whole_need
 
 
-@jax.jit
 def two_approximation(items: Items, need: ArrayLike) -> Choice:
     """At most twice the optimum, and never dearer than `greedy`.
 
@@ -20,6 +19,9 @@ def two_approximation(items: Items, need: ArrayLike) -> Choice:
     Args:
         items: n candidates.
         need: i32[], what to free; 0 or less takes nothing.
+
+    Raises:
+        InputError: for a need that is no whole number.
 
     Returns:
         A Choice; its `bound` is the linear relaxation, so `gap` may be far smaller than
@@ -34,6 +36,11 @@ def two_approximation(items: Items, need: ArrayLike) -> Choice:
     References:
         After Csirik, Frenk, Labbé and Zhang 1991; L7 of docs/theory.md.
     """
+    return _two_approximation(items, whole_need(need, "two_approximation"))
+
+
+@jax.jit
+def _two_approximation(items: Items, need: ArrayLike) -> Choice:
     order = ranking(items)
     usable = jnp.asarray(items.evictable)[order]
     size, cost = jnp.asarray(items.size)[order], jnp.asarray(items.cost)[order]
@@ -57,6 +64,8 @@ def two_approximation(items: Items, need: ArrayLike) -> Choice:
 @jax.jit
 def drop_redundant(items: Items, choice: Choice, need: ArrayLike) -> Choice:
     """Takes back what a choice does not need, dearest first.
+
+    Not for forests: what is left need not be closed under descendants.
 
     Args:
         items: n candidates.
@@ -88,7 +97,10 @@ def drop_redundant(items: Items, choice: Choice, need: ArrayLike) -> Choice:
 
 @jax.jit
 def cheapest_single(items: Items, need: ArrayLike) -> Choice:
-    """The cheapest item that covers the need alone; `enough` is False if none does.
+    """The cheapest item that covers the need alone.
+
+    If none does, `enough` is False and `bound` is inf, also where several together
+    would.
 
     Example:
         >>> from perc.select import items

@@ -89,6 +89,6 @@ def dual_bound(items: Items, need: ArrayLike, price: ArrayLike) -> jax.Array:
     References:
         L5 of docs/theory.md.
     """
-    price = jnp.asarray(price)
+    price = jnp.asarray(price, jnp.float32)
     profit = jnp.where(items.evictable, price * items.size - items.cost, 0)
     return price * need - jnp.maximum(profit, 0).sum()

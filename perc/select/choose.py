@@ -6,11 +6,12 @@ from perc.errors import InputError
 from perc.select.approximate import drop_redundant, two_approximation
 from perc.select.closed import subtree_greedy
 from perc.select.closed_exact import closed_exact
-from perc.select.exact import exact
+from perc.select.exact import MOST_CELLS, exact
 from perc.select.forest import Forest
-from perc.select.items import Choice, Items
+from perc.select.items import Choice, Items, whole_need
+from perc.shapes import bucket
 
-CELLS = 2**22  # about 10 ms of one core
+CELLS = 2**23  # some 10 ms of one core
 
 
 def choose(
@@ -26,10 +27,11 @@ def choose(
         items: n candidates.
         need: what to free, usually a `shortfall`.
         forest: if given, a node leaves only with all its descendants.
-        cells: the largest n * need that is solved exactly.
+        cells: the largest table, about n * need, that is solved exactly.
 
     Raises:
-        InputError: for a need that is negative or not whole.
+        InputError: for a need that is negative or not whole, a batch, or a forest that
+            has not one node an item.
 
     Example:
         >>> from perc.select import items
@@ -40,10 +42,13 @@ def choose(
         >>> bool(choose(sessions, 2000).enough)
         False
     """
-    if np.ndim(need) or np.asarray(need).dtype.kind not in "iu" or need < 0:
+    need = whole_need(need, "choose")
+    if need < 0:
         raise InputError(f"choose: need is {need}, must be a whole number, 0 or more.")
-    need = min(int(need), 2**31 - 1)  # all sizes sum to no more
-    small = max(np.shape(items.size)[-1], 1) * need <= cells
+    if np.ndim(items.size) != 1:
+        raise InputError("choose: one instance at a time; vmap exact(most=) for more.")
+    table = max(np.shape(items.size)[-1], 1) * (bucket(need) + 1)
+    small = table <= min(cells, MOST_CELLS)
     if forest is not None:
         if small:
             return closed_exact(items, forest, need)

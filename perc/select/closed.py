@@ -8,20 +8,22 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
 from perc.select.bounds import fractional
-from perc.select.forest import Forest
+from perc.select.forest import Forest, check_fit
 from perc.select.greedy import greedy
-from perc.select.items import Choice, Items, chosen
+from perc.select.items import Choice, Items, chosen, whole_need
+from perc.types import Array
 
 
 def subtree_greedy(items: Items, forest: Forest, need: ArrayLike) -> Choice:
     """Evicts the whole subtree of least cost per byte until the need is covered.
 
     Optimal for what it really frees (`optimal_for`); otherwise it exceeds the optimum
-    by less than the cost of the last subtree. O(n) steps of O(n**2) work in parallel.
+    by less than the cost of the last subtree. At most n steps of O(n) work.
 
     Args:
         items: n nodes. One that is not evictable holds its ancestors in place too.
@@ -45,7 +47,7 @@ def subtree_greedy(items: Items, forest: Forest, need: ArrayLike) -> Choice:
         Horn 1972, "Single-machine job sequencing with treelike precedence ordering and
         linear delay penalties", for the order; L8 of docs/theory.md.
     """
-    return _greedy(items, forest, need, whole=True)
+    return _checked(items, forest, need, "subtree_greedy", whole=True)
 
 
 def leaf_greedy(items: Items, forest: Forest, need: ArrayLike) -> Choice:
@@ -70,14 +72,21 @@ def leaf_greedy(items: Items, forest: Forest, need: ArrayLike) -> Choice:
     References:
         L8 of docs/theory.md.
     """
-    return _greedy(items, forest, need, whole=False)
+    return _checked(items, forest, need, "leaf_greedy", whole=False)
+
+
+def _checked(
+    items: Items, forest: Forest, need: ArrayLike, rule: str, *, whole: bool
+) -> Choice:
+    check_fit(forest, np.shape(items.size)[-1], rule)
+    return _greedy(items, forest, whole_need(need, rule), whole=whole)
 
 
 def by_place(items: Items, forest: Forest) -> tuple[Items, jax.Array]:
     """Nodes in pre-order, and which of them may leave: bool[n], with their subtrees."""
     row = Items(*(jnp.asarray(column)[forest.order] for column in items))
     row = row._replace(depth=jnp.asarray(forest.depth))
-    held = _interval_sum(~jnp.asarray(row.evictable), forest.nodes)
+    held = subtree_sums(~jnp.asarray(row.evictable), forest.nodes)
     return row, held == 0
 
 
@@ -86,11 +95,26 @@ def by_node(mask: jax.Array, forest: Forest) -> jax.Array:
     return jnp.zeros_like(mask).at[forest.order].set(mask)
 
 
-def _interval_sum(column: jax.Array, nodes: ArrayLike) -> jax.Array:
+def subtree_sums(column: Array, nodes: ArrayLike) -> jax.Array:
     """Whole numbers i32[n] summed over each subtree."""
     total = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(jnp.int32(column))])
     place = jnp.arange(len(column))
     return total[place + nodes] - total[place]
+
+
+def subtree_costs(cost: Array, depth: Array) -> jax.Array:
+    """Costs f32[n] summed over each subtree, children first.
+
+    Not by differences of running sums, which would round.
+    """
+
+    def add(waiting, node):  # by depth: what hangs below the next node above
+        cost, depth = node
+        total = cost + waiting[depth + 1]
+        return waiting.at[depth + 1].set(0).at[depth].add(total), total
+
+    waiting = jnp.zeros(len(cost) + 2, jnp.float32)
+    return lax.scan(add, waiting, (cost, depth), reverse=True)[1]
 
 
 @functools.partial(jax.jit, static_argnames="whole")
@@ -99,8 +123,7 @@ def _greedy(items: Items, forest: Forest, need: ArrayLike, whole: bool) -> Choic
         return greedy(items, need)
     row, usable = by_place(items, forest)
     place = jnp.arange(len(usable))
-    below = place - place[:, None]  # [p, q]: q lies in the subtree of p
-    subtree = (below >= 0) & (below < jnp.asarray(forest.nodes)[:, None])
+    nodes = jnp.asarray(forest.nodes)
     ties = jnp.lexsort((forest.order, -row.depth, row.last))
     tie = jnp.zeros_like(place).at[ties].set(place)
 
@@ -110,19 +133,17 @@ def _greedy(items: Items, forest: Forest, need: ArrayLike, whole: bool) -> Choic
 
     def evict(carry):
         left, freed, paid, _ = carry
-        rest = subtree & left
-        size = _interval_sum(jnp.where(left, row.size, 0), forest.nodes)
-        # Not by differences of running sums, which would round.
-        cost = jnp.where(rest, row.cost, 0).sum(axis=1)
+        size = subtree_sums(jnp.where(left, row.size, 0), nodes)
+        cost = subtree_costs(jnp.where(left, row.cost, 0), row.depth)
         candidate = usable & left
         if not whole:  # a leaf has nothing left below it
-            candidate &= _interval_sum(left, forest.nodes) == 1
+            candidate &= subtree_sums(left, nodes) == 1
         density = jnp.where(candidate, cost / jnp.maximum(size, 1), jnp.inf)
         # Some candidate in any case, for unchecked costs may be NaN: no endless loop.
         least = candidate & ~(density > density.min())
         victim = jnp.argmin(jnp.where(least, tie, len(tie)))
         bound = paid + density[victim] * jnp.minimum(need - freed, size[victim])
-        left = left & ~subtree[victim]
+        left = left & ((place < victim) | (place >= victim + nodes[victim]))
         return left, freed + size[victim], paid + cost[victim], bound
 
     start = jnp.ones_like(usable), jnp.int32(0), jnp.float32(0), jnp.float32(0)

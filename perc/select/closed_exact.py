@@ -14,11 +14,11 @@ import numpy as np
 from jax import lax
 from jax.typing import ArrayLike
 
-from perc.select.closed import by_node, by_place
+from perc.select.closed import by_node, by_place, subtree_costs, subtree_sums
 from perc.select.exact import table_width
-from perc.select.forest import Forest
+from perc.select.forest import Forest, check_fit
 from perc.select.greedy import greedy
-from perc.select.items import Choice, Items, chosen
+from perc.select.items import Choice, Items, chosen, whole_need
 
 
 def closed_exact(
@@ -35,7 +35,7 @@ def closed_exact(
         most: no need is larger; to be given under `jit` and `vmap`, see `exact`.
 
     Raises:
-        InputError: as `exact`.
+        InputError: as `exact`, and if there is not one item a node.
 
     Example:
         >>> from perc.select import forest, items
@@ -48,6 +48,8 @@ def closed_exact(
         Johnson and Niemi 1983, "On knapsacks, partitions, and a new dynamic programming
         technique for trees", whose left-right order this is.
     """
+    check_fit(forest, np.shape(items.size)[-1], "closed_exact")
+    need = whole_need(need, "closed_exact")
     width = table_width(need, most, np.shape(items.size)[-1])
     return _solve(items, forest, need, most=width)
 
@@ -61,18 +63,12 @@ def _solve(items: Items, forest: Forest, need: jax.Array, most: int) -> Choice:
     nodes = jnp.asarray(forest.nodes)
     n, column = len(usable), jnp.arange(most + 1)
     place = jnp.arange(n)
-
-    def leave(p):
-        """Size and cost of a whole subtree; inf where it must not leave."""
-        inside = (place >= p) & (place < p + nodes[p])
-        cost = jnp.where(inside, row.cost, 0).sum()
-        size = jnp.where(inside, row.size, 0).sum()
-        return size, jnp.where(usable[p], cost, jnp.inf)
+    size = subtree_sums(row.size, nodes)
+    cost = jnp.where(usable, subtree_costs(row.cost, row.depth), jnp.inf)
 
     def fill(back, table):
         p = n - 1 - back
-        size, cost = leave(p)
-        without = cost + table[p + nodes[p]][jnp.maximum(column - size, 0)]
+        without = cost[p] + table[p + nodes[p]][jnp.maximum(column - size[p], 0)]
         return table.at[p].set(jnp.minimum(table[p + 1], without))
 
     table = jnp.full((n + 1, most + 1), jnp.inf).at[:, 0].set(0.0)
@@ -85,11 +81,10 @@ def _solve(items: Items, forest: Forest, need: jax.Array, most: int) -> Choice:
     def trace_back(carry):
         p, left, mask = carry
         stays = table[p][left] == table[p + 1][left]
-        size, _ = leave(p)
         inside = (place >= p) & (place < p + nodes[p])
         gone = (
             p + nodes[p],
-            jnp.maximum(left - size, 0),
+            jnp.maximum(left - size[p], 0),
             mask | inside,
         )
         return jax.tree.map(

@@ -16,7 +16,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from perc.errors import InputError
-from perc.select.items import Choice, Items, chosen
+from perc.select.items import Choice, Items, chosen, whole_need
 from perc.shapes import bucket
 
 MOST_CELLS = 2**28
@@ -36,8 +36,8 @@ def exact(items: Items, need: ArrayLike, *, most: int | None = None) -> Choice:
             nothing were enough.
 
     Raises:
-        InputError: if `most` is missing where it must be given or is below the need, or
-            n * most is too large for a table.
+        InputError: for a need that is no whole number; if `most` is missing where it
+            must be given or is below the need, or n * most is too large for a table.
 
     Example:
         Many instances in one call:
@@ -53,6 +53,7 @@ def exact(items: Items, need: ArrayLike, *, most: int | None = None) -> Choice:
         Bellman 1957; Csirik, Frenk, Labbé and Zhang 1991, "Heuristics for the 0-1
         min-knapsack problem", for the covering form.
     """
+    need = whole_need(need, "exact")
     return _solve(items, need, most=table_width(need, most, np.shape(items.size)[-1]))
 
 

@@ -21,6 +21,16 @@ class Forest(NamedTuple):
     depth: Array  # i32[n], by place: 0 = root
 
 
+def check_fit(forest: Forest, n: int, rule: str) -> None:
+    """Asks for one item a node.
+
+    Raises:
+        InputError: otherwise.
+    """
+    if len(forest.nodes) != n:
+        raise InputError(f"{rule}: {n} items in a forest of {len(forest.nodes)} nodes.")
+
+
 def forest(parent: ArrayLike) -> Forest:
     """Lays trees out from the parent of each node.
 

@@ -7,10 +7,9 @@ import jax
 from jax.typing import ArrayLike
 
 from perc.select.bounds import fractional
-from perc.select.items import Choice, Items, chosen
+from perc.select.items import Choice, Items, chosen, whole_need
 
 
-@jax.jit
 def greedy(items: Items, need: ArrayLike) -> Choice:
     """The shortest prefix of the ranking by cost per byte that covers the need.
 
@@ -23,6 +22,9 @@ def greedy(items: Items, need: ArrayLike) -> Choice:
     Args:
         items: n candidates; ties leave least recent first, then deepest, then in order.
         need: i32[], what to free; 0 or less takes nothing.
+
+    Raises:
+        InputError: for a need that is no whole number.
 
     Returns:
         A Choice: empty, with `enough` False, if nothing covers the need.
@@ -37,5 +39,10 @@ def greedy(items: Items, need: ArrayLike) -> Choice:
         Dantzig 1957, "Discrete-variable extremum problems", for the relaxation;
         lemmas L1 to L4 and L6 of docs/theory.md.
     """
+    return _greedy(items, whole_need(need, "greedy"))
+
+
+@jax.jit
+def _greedy(items: Items, need: ArrayLike) -> Choice:
     cut = fractional(items, need)
     return chosen(items, cut.taken > 0, need, bound=cut.cost, optimal=True)

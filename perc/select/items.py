@@ -3,15 +3,16 @@
 Axis n: items, which are sessions, blocks or nodes of a prefix tree.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike as Scalar
 from numpy.typing import ArrayLike
 
-from perc.errors import FLOAT32_MAX, InputError
+from perc.errors import FLOAT32_MAX, INT32_MAX, InputError
 from perc.types import Array
 
 
@@ -72,8 +73,9 @@ def items(
 
     Raises:
         InputError: for a size that is not whole, not above 0 although evictable, or too
-            large in sum; a cost that is negative or not finite; a requester out of
-            range; arrays that do not fit together.
+            large in sum; a cost that is negative or not finite, alone or in sum; a
+            last or depth that no i32 holds; a requester out of range; arrays that hold
+            no numbers or do not fit together.
 
     Example:
         >>> items(size=[4, 2, 3], cost=[7, 1, 1], refs=[0, 1, 0]).evictable.tolist()
@@ -89,6 +91,10 @@ def items(
         "depth": depth,
     }
     try:
+        columns = {name: np.asarray(column) for name, column in columns.items()}
+    except ValueError:
+        raise InputError("items: rows of different lengths; pad them.") from None
+    try:
         shape = np.broadcast_shapes(*(np.shape(column) for column in columns.values()))
     except ValueError:
         shapes = {name: np.shape(column) for name, column in columns.items()}
@@ -96,10 +102,12 @@ def items(
     if not shape:
         raise InputError("items: size and cost are single numbers; give lists.")
     laid_out = {k: np.broadcast_to(np.asarray(v), shape) for k, v in columns.items()}
+    for name, column in laid_out.items():
+        _check_kind(name, column)
     evictable = (laid_out["refs"] == 0) & ~laid_out["pinned"].astype(bool)
     evictable &= laid_out["ready"].astype(bool)
     if requester is not None:
-        evictable &= np.arange(shape[-1]) != _requester(requester, shape[-1])
+        evictable &= np.arange(shape[-1]) != _requester(requester, shape)
     _check_sizes(laid_out["size"], evictable)
     _check_costs(laid_out["cost"])
     return Items(
@@ -118,6 +126,21 @@ def shortfall(need: ArrayLike, free: ArrayLike) -> jax.Array:
     (3, 0)
     """
     return jnp.maximum(jnp.asarray(need) - jnp.asarray(free), 0)
+
+
+def whole_need(need: Any, rule: str) -> Any:
+    """A need as the rules take it: at most 2**31 - 1, since all sizes sum to no more.
+
+    Raises:
+        InputError: for what is no whole number. Under `jit` and `vmap` only its type
+            is known.
+    """
+    if isinstance(need, Tracer):
+        if jnp.issubdtype(need.dtype, jnp.integer):
+            return need
+    elif not np.ndim(need) and np.asarray(need).dtype.kind in "iu":
+        return min(int(need), INT32_MAX)
+    raise InputError(f"{rule}: need is {need}, must be a whole number.")
 
 
 def chosen(
@@ -154,8 +177,25 @@ def chosen(
     )
 
 
-def _requester(requester: ArrayLike, n: int) -> np.ndarray:
-    index = np.asarray(requester)
+def _check_kind(name: str, column: np.ndarray) -> None:
+    if column.dtype.kind not in "biuf":
+        raise InputError(f"items: {name} must be numbers.")
+    if name in ("last", "depth") and column.size:
+        whole = column == np.floor(column)  # False for NaN as well
+        if not (whole & (np.abs(column) <= INT32_MAX)).all():
+            raise InputError(
+                f"items: {name} must be whole numbers below 2**31. Count from a start "
+                "of your own."
+            )
+
+
+def _requester(requester: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+    index, n = np.asarray(requester), shape[-1]
+    if index.shape not in ((), shape[:-1]):
+        raise InputError(
+            f"items: requester has shape {index.shape}; give one for each of "
+            f"{shape[:-1]} instances."
+        )
     if index.dtype.kind not in "iu" or (index < 0).any() or (index >= n).any():
         raise InputError(
             f"items: requester is {requester}, must be the index of one of {n} items."
@@ -183,3 +223,5 @@ def _check_costs(cost: np.ndarray) -> None:
             f"items: cost {cost[wrong][0]}, must be 0 or more and finite. Pin what "
             "must not leave."
         )
+    if (cost.astype(np.float64).sum(axis=-1) > 0.999 * FLOAT32_MAX).any():
+        raise InputError("items: the costs sum to 3.4e38 or more. Use a larger unit.")

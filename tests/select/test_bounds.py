@@ -54,3 +54,7 @@ def test_l1_a_cut_frees_the_need_exactly_at_the_cost_of_the_relaxation(instance)
     assert paid == brute.relaxation(rows, need)
     assert float(cut.cost) == pytest.approx(float(paid), rel=1e-6)
     assert np.count_nonzero((cut.taken > 0) & (cut.taken < columns(rows).size)) <= 1
+
+
+def test_a_whole_price_does_not_overflow():
+    assert float(select.dual_bound(select.items([2**30], [1]), 1, 3)) <= 1

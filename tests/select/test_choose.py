@@ -50,5 +50,27 @@ def test_large_needs():
 
 @pytest.mark.parametrize("need", [-1, 1.5, "3", [1, 2]])
 def test_needs_that_cannot_be(need):
-    with pytest.raises(InputError, match="whole number, 0 or more"):
+    with pytest.raises(InputError, match="whole number"):
         select.choose(select.items([3], [1]), need)
+
+
+def test_one_instance_at_a_time():
+    with pytest.raises(InputError, match="one instance at a time"):
+        select.choose(select.items([[1, 2], [1, 2]], [[1, 3], [4, 3]]), 1)
+
+
+def test_a_table_beyond_the_limit_is_not_tried():
+    many_items = select.items([1] * 2**13, [1] * 2**13)
+    choice = select.choose(many_items, 2**13, cells=2**40)
+    assert int(choice.freed) == 2**13
+    assert select.choose(many_items, 1).optimal_for == 1
+
+
+def test_a_large_tree_is_quick_to_choose_from():
+    """16,000 nodes: nothing of n * n is made."""
+    n = 16_000
+    chain = select.forest([i - 1 if i % 4 else -1 for i in range(n)])
+    items = select.items([1] * n, [4] * n)
+    for cells in (0, 2**23):
+        choice = select.choose(items, 8, forest=chain, cells=cells)
+        assert (int(choice.freed), float(choice.cost)) == (8, 32.0)

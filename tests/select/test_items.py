@@ -126,3 +126,39 @@ def test_rows_are_padded_with_what_is_not_evictable():
     padded = select.items([2, 0], [1, 0], ready=[True, False])
     assert members(select.exact(padded, 2).mask) == {0}
     assert len(columns([(1, 1, 0, 0)]).size) == N
+
+
+@pytest.mark.parametrize("rule", [*FLAT.values()], ids=FLAT)
+@pytest.mark.parametrize("need", [2.5, float("nan"), None, "3", [2, 3]])
+def test_a_need_that_is_no_whole_number_is_refused(rule, need):
+    with pytest.raises(InputError, match="need is .*, must be a whole number"):
+        rule(plain([3, 4], [1, 2]), need)
+
+
+@pytest.mark.parametrize("rule", [*CLOSED.values()], ids=CLOSED)
+def test_a_forest_has_one_node_an_item(rule):
+    for nodes in ([], [-1], [-1, -1, -1]):
+        with pytest.raises(InputError, match="2 items in a forest of"):
+            rule(select.items([3, 4], [1, 2]), select.forest(nodes), 5)
+
+
+@pytest.mark.parametrize("rule", [select.greedy, select.two_approximation])
+def test_needs_beyond_32_bits_are_not_enough(rule):
+    assert not rule(plain([3, 4], [1, 2]), 2**31).enough
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        (dict(size=[1, 1], cost=[3e38, 3e38]), "the costs sum to"),
+        (dict(size=[1, 1], cost=["a", "b"]), "cost must be numbers"),
+        (dict(size=[1, [1, 2]], cost=1), "rows of different lengths"),
+        (dict(size=[1], cost=[1], last=2**40), "last must be whole numbers below 2"),
+        (dict(size=[1], cost=[1], last=[float("nan")]), "last must be whole numbers"),
+        (dict(size=[1], cost=[1], depth=[1.5]), "depth must be whole numbers"),
+        (dict(size=[1, 1], cost=[1, 1], requester=[0, 1]), "requester has shape"),
+    ],
+)
+def test_columns_that_cannot_be(wrong, words):
+    with pytest.raises(InputError, match=words):
+        select.items(**wrong)

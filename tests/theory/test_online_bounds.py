@@ -106,7 +106,7 @@ def kept_counts():
     return replace(forgetful, rule=replace(forgetful.rule, forget=False))
 
 
-@pytest.mark.parametrize(("f", "kept"), [(10, 8), (100, 21)])
+@pytest.mark.parametrize(("f", "kept"), [(10, 8), (100, 21), (1000, 65)])
 def test_l11_a_frequent_block_that_never_returns_costs_its_count(f, kept):
     ids = [0] * f + [1, 2] * f
     assert paid(gdsf(evict_first=True), ids, 2) == f + 2
