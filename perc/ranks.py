@@ -141,11 +141,13 @@ def ranks(trace: Trace, scores: np.ndarray) -> np.ndarray:
 
 def ranks_of_bits(bits: np.ndarray, mirror: np.ndarray) -> np.ndarray:
     """Ranks i32[N] from `ordered_bits` i32[N] and `lru_ranks` i32[N]."""
-    key = bits.astype(np.int64) << 32
-    key |= mirror
-    key.sort()  # 64-bit numbers sort several times faster than an argsort
+    # Two stable passes over 16 bits each, which numpy sorts by radix: in the order of
+    # ties to begin with, which is kept among equals. Half the time of any other sort.
+    key = bits.view(np.uint32)[mirror] ^ np.uint32(1 << 31)
+    low = np.argsort(key.astype(np.uint16), kind="stable")
+    high = (key >> 16).astype(np.uint16)[low]
     place = np.empty(len(bits), np.int32)
-    place[key & 0x7FFFFFFF] = np.arange(len(bits), dtype=np.int32)
+    place[low[np.argsort(high, kind="stable")]] = np.arange(len(bits), dtype=np.int32)
     return place[mirror]
 
 
