@@ -1,6 +1,5 @@
 """`perc compare`: the main job, as a table for people or JSON for programs."""
 
-import json as json_module
 import sys
 import time
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 from perc.cli.rules import NO_RULES, Ruling, compare_with_rules, refuse_without_rules
+from perc.cli.why import causes, print_json
 from perc.compare import DEFAULT_POLICIES
 from perc.errors import InputError
 from perc.policies.registry import registry
@@ -88,14 +88,7 @@ def compare(
     traffic = embedded_trace() if trace is None else open_trace(trace, loading)
     with progress_bar("replaying") as progress:
         result = run(traffic, chosen, sizes, warmup=warmup, progress=progress)
-    misses = None
-    if why or why_by:
-        from perc.attribution import attribute
-
-        with progress_bar("asking why") as progress:
-            misses = attribute(
-                traffic, chosen, sizes, warmup=warmup, by=why_by, progress=progress
-            )
+    misses = causes(traffic, chosen, sizes, why=why, why_by=why_by, warmup=warmup)
     _say_notes(traffic, result)
     if out is not None:
         from perc.report.run_folder import write_run
@@ -115,10 +108,7 @@ def compare(
             )
         print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
     if json:
-        answer = result.as_dict()
-        if misses:
-            answer["misses"] = misses.as_dict()
-        print(json_module.dumps(answer, allow_nan=False))
+        print_json(result, misses)
     else:
         _print_table(result, misses, embedded=trace is None)
     print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)

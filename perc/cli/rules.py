@@ -1,6 +1,5 @@
 """`perc compare --rules FILE`: what retention rules gain, and what they cost."""
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from perc.cli.why import causes, print_json
 from perc.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def compare_with_rules(
     Raises:
         InputError: if the file or the trace is not as it must be.
     """
-    from perc.attribution import attribute
     from perc.cli.compare import embedded_trace
     from perc.cli.progress import progress_bar
     from perc.retention import compare_rules, load_rules
@@ -84,23 +83,17 @@ def compare_with_rules(
             bytes_per_token=ruling.bytes_per_token,
             progress=progress,
         )
-    misses = None
-    if why or why_by:
-        with progress_bar("asking why") as progress:
-            misses = attribute(
-                trace,
-                policies or RULED_POLICIES,
-                capacities,
-                warmup=warmup,
-                by=why_by,
-                ruled=result.hits,
-                progress=progress,
-            )
+    misses = causes(
+        trace,
+        policies or RULED_POLICIES,
+        capacities,
+        why=why,
+        why_by=why_by,
+        warmup=warmup,
+        ruled=result.hits,
+    )
     if as_json:
-        answer = result.as_dict()
-        if misses:
-            answer["misses"] = misses.as_dict()
-        print(json.dumps(answer, allow_nan=False))
+        print_json(result, misses)
     else:
         _print_tables(result, misses)
 
