@@ -44,7 +44,7 @@ def print_conditions(*traces: "Trace", seed: int, peers: Sequence[str] = ()) -> 
         seed: of whatever the benchmark draws itself.
         peers: distributions whose versions belong to the result.
     """
-    from perc.report.run_folder import trace_sha256
+    from perc.traces.hashing import hash_of
 
     names = ("perc-kv", "jax", "numpy", *peers)
     versions = [
@@ -63,7 +63,7 @@ def print_conditions(*traces: "Trace", seed: int, peers: Sequence[str] = ()) -> 
             f"{trace.n_accesses:,} accesses of {trace.n_blocks:,} blocks of "
             f"{trace.block_tokens} tokens"
         )
-        say(f"          sha256 {trace_sha256(trace)}")
+        say(f"          sha256 {hash_of(trace)}")
 
 
 def say(line: str) -> None:

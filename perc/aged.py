@@ -10,7 +10,8 @@ import numpy as np
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError
 from perc.features import features
-from perc.online_aged import one_peak, replay_aged
+from perc.guard import lru_hits, watch_of
+from perc.online_aged import one_peak, replay_aged, replay_guarded
 from perc.reuse import Reuse, count_reuse, dense_levels
 from perc.segments import Segments, cut
 from perc.shapes import bucket, pad
@@ -60,20 +61,44 @@ def replay_at(
     Raises:
         InputError: if a worth is not a number.
     """
+    found = replay_rows(trace, policy, capacities, traffic)
+    return Hits(found.blocks, found.evictions)
+
+
+class Rows(NamedTuple):
+    """A replay at K capacities, and whom it followed."""
+
+    blocks: np.ndarray  # i32[K, R], leading resident blocks
+    evictions: np.ndarray  # i64[K]
+    trusted: np.ndarray  # bool[K, R], served in the policy's order
+
+
+def replay_rows(
+    trace: Trace,
+    policy: OnlinePolicy,
+    capacities: Sequence[int],
+    traffic: AgedTraffic,
+) -> Rows:
+    """Like `replay_at`, and says which requests were served in the policy's order.
+
+    Without a guard all are.
+    """
     worth = worth_of(policy, traffic.reuse)
     epoch = jnp.asarray(pad(traffic.reuse.epoch, 0))
-    found = [
-        replay_aged(
-            worth,
-            epoch,
-            traffic.segments,
-            np.int32(min(capacity, trace.n_accesses)),
-            traffic.n_blocks,
-        )
-        for capacity in capacities
-    ]
-    hits = [np.asarray(hits)[: trace.n_requests] for hits, _ in found]
-    return Hits(np.stack(hits), np.array([int(evicted) for _, evicted in found]))
+    sizes = [min(int(capacity), trace.n_accesses) for capacity in capacities]
+    guard, n = _rule_of(policy).guard, trace.n_requests
+    lru = lru_hits(trace, sizes) if guard else np.zeros((len(sizes), n), np.int32)
+    found = []
+    for size, shadow in zip(sizes, lru, strict=True):
+        cache = (worth, epoch, traffic.segments, np.int32(size), traffic.n_blocks)
+        hits, gone = replay_aged(*cache)
+        trusted = np.ones(n, bool)
+        if guard:
+            alone, length = np.asarray(hits)[:n], trace.stop - trace.start
+            watch = watch_of(guard, shadow, alone, length, size)
+            hits, gone, trusted = replay_guarded(*cache, watch)
+        found.append((np.asarray(hits)[:n], int(gone), np.asarray(trusted)[:n]))
+    return Rows(*(np.stack(column) for column in zip(*found, strict=True)))
 
 
 def worth_of(policy: OnlinePolicy, reuse: Reuse) -> jax.Array:

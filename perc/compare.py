@@ -17,6 +17,7 @@ from perc.cost import DEFAULT_COST, PrefillCost
 from perc.curves import lru_curve
 from perc.errors import InputError, TraceWarning
 from perc.evaluate import evaluate
+from perc.files import names_policy_file
 from perc.metrics import Metrics, measure_rows, ratio, warmup_requests
 from perc.online import Layouts, replay_online
 from perc.ranks import ranks, scores
@@ -84,7 +85,8 @@ def compare(
 
     Args:
         trace: the traffic.
-        policies: names from the registry, or policies with names of their own.
+        policies: names from the registry, policy files (x.npz), or policies with names
+            of their own.
         capacities: blocks (int) or shares of the working set (float).
         warmup: the first share of the requests fills the cache and is not counted.
         cost: prices recomputed tokens.
@@ -212,16 +214,20 @@ def run(
 
 
 def resolve(policies: str | Iterable[str | AnyPolicy]) -> list[Any]:
-    """Policies by name or as they are; a string is a comma list of names.
+    """Policies by name, from a file or as they are; a string is a comma list.
 
     Raises:
-        InputError: if a name is unknown or stands twice.
+        InputError: if a name is unknown or stands twice, or a file is no policy's.
     """
     from perc.policies.registry import registry
+    from perc.policies.store import with_files
 
     if isinstance(policies, str):
         policies = policies.split(",")
-    chosen = [registry[p]() if isinstance(p, str) else p for p in policies]
+    chosen = with_files(
+        registry[p]() if isinstance(p, str) and not names_policy_file(p) else p
+        for p in policies
+    )
     names = [p.name for p in chosen]
     twice = {name for name in names if names.count(name) > 1}
     if twice:

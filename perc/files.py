@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from perc.errors import InputError
 
 T = TypeVar("T")
+POLICY_SUFFIX = ".npz"  # of files that `perc.policies.store` writes
 
 
 def read_toml(path: str, parse: Callable[[dict[str, Any]], T], wanted: str) -> T:
@@ -33,6 +34,21 @@ def read_toml(path: str, parse: Callable[[dict[str, Any]], T], wanted: str) -> T
         return parse(table)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+
+
+def names_policy_file(text: str) -> bool:
+    """Whether the word for a policy is the path of a file, not the name of one.
+
+    Raises:
+        InputError: if parameters follow the path.
+    """
+    path, suffix, settings = text.partition(f"{POLICY_SUFFIX}:")
+    if suffix and not text.endswith(POLICY_SUFFIX):
+        raise InputError(
+            f"{path}{POLICY_SUFFIX} is a file: {settings!r} cannot change its "
+            "parameters. Train another, or name a policy, as in perc_decay:tau_s=60."
+        )
+    return text.endswith(POLICY_SUFFIX)
 
 
 def check_writable(folder: Path) -> None:

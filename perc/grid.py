@@ -19,6 +19,8 @@ A grid is a TOML file (`read_grid`) or a dict of the same shape (`parse_grid`):
     tau_s = { from = 10, to = 1000, steps = 25, scale = "log" }
     cost_weight = [0, 0.5, 1]        # every value with every other: 75 configurations
     [[policies]]
+    name = "trained.npz"             # a policy file, as it is
+    [[policies]]
     name = "perc_decay"              # drawn together: 200 configurations a seed
     tau_s = { low = 1, high = 2000, scale = "log", samples = 200 }
     cost_weight = { low = 0, high = 1, samples = 200 }
@@ -62,9 +64,9 @@ class TraceSpec:
     def identity(self, seed: int | None) -> dict:
         """What the trace is, as plain data."""
         if self.made is not None:
-            from perc.report.run_folder import trace_sha256
+            from perc.traces.hashing import hash_of
 
-            return {"sha256": trace_sha256(self.made)}
+            return {"sha256": hash_of(self.made)}
         given = {"path": self.path} if self.path else {"workload": self.workload}
         seeds = {} if seed is None else {"seed": seed}
         return {**given, **self.options, **seeds}

@@ -86,27 +86,85 @@ def replay_aged(
         n_blocks: M, or more.
     """
 
+    n_requests = s.length.shape[0]
+
     def serve(r, carry):
         cache, hits, evictions = carry
-        before = cache.size
-        cache, hit = _take(cache, s, r)
-        kept = jnp.minimum(s.length[r], capacity)
-        prices = _Prices(worth[epoch[r]], s.arrival_s[r])
-        cache = _evict(cache, s, prices, capacity - kept)
-        cache = _store(cache, s, r, kept)
-        gone = before + s.length[r] - hit - cache.size
+        cache, hit, gone = _serve(cache, s, r, worth[epoch[r]], capacity)
         return cache, hits.at[r].set(hit), evictions + gone
 
-    n_segments, n_requests = s.cls.shape[0], s.length.shape[0]
-    cache = _Cache(
+    cache = _empty(s, worth.shape[1], n_blocks)
+    carry = (cache, jnp.zeros(n_requests, jnp.int32), jnp.int32(0))
+    return lax.fori_loop(0, n_requests, serve, carry)[1:]
+
+
+class Watch(NamedTuple):
+    """What a guarded replay knows of two caches beside it; see `perc.guard`."""
+
+    owed: jax.Array  # i32[R], hits of LRU, less those that are forgiven
+    gain: jax.Array  # i32[R], hits of the unguarded policy, less those of LRU
+    slack: jax.Array  # i32[], hits that the cache may be behind before it falls back
+    reach: (
+        jax.Array
+    )  # i32[R], the most that past gains and losses count; it never falls
+    credit: jax.Array  # i32[], the policy's lead at the start
+
+
+@functools.partial(jax.jit, static_argnames="n_blocks")
+def replay_guarded(
+    worth: jax.Array,
+    epoch: jax.Array,
+    s: Segments,
+    capacity: jax.Array,
+    n_blocks: int,
+    watch: Watch,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Like `replay_aged`, in LRU's order where the guard does not trust the policy.
+
+    Where all are worth the same the order is that of ties, which is LRU's.
+
+    Returns:
+        Leading resident blocks i32[R], evictions, and bool[R], requests served in the
+        policy's order.
+    """
+    n_requests, n_epochs = s.length.shape[0], worth.shape[0]
+    worth = jnp.concatenate([worth, jnp.zeros_like(worth[:1])])
+
+    def serve(r, carry):
+        cache, hits, evictions, trusted, behind, lead = carry
+        trusts = (behind <= watch.slack) & (lead > 0)
+        prices = worth[jnp.where(trusts, epoch[r], n_epochs)]
+        cache, hit, gone = _serve(cache, s, r, prices, capacity)
+        behind = jnp.maximum(behind + watch.owed[r] - hit, -watch.reach[r])
+        lead = jnp.clip(lead + watch.gain[r], -watch.reach[r], watch.reach[r])
+        hits, trusted = hits.at[r].set(hit), trusted.at[r].set(trusts)
+        return cache, hits, evictions + gone, trusted, behind, lead
+
+    cache, none = _empty(s, worth.shape[1], n_blocks), jnp.int32(0)
+    found = jnp.zeros(n_requests, jnp.int32), none, jnp.zeros(n_requests, bool)
+    carry = (cache, *found, none, watch.credit)
+    return lax.fori_loop(0, n_requests, serve, carry)[1:4]
+
+
+def _empty(s: Segments, n_classes: int, n_blocks: int) -> _Cache:
+    n_segments = s.cls.shape[0]
+    return _Cache(
         rows=jnp.zeros((n_segments, 3), jnp.int32),
         hang=jnp.zeros((n_blocks + 1, 2), jnp.int32),
         free=jnp.zeros(n_segments // WORD, jnp.uint32),
-        ends=jnp.full((2, worth.shape[1]), -1),
+        ends=jnp.full((2, n_classes), -1),
         size=jnp.int32(0),
     )
-    carry = (cache, jnp.zeros(n_requests, jnp.int32), jnp.int32(0))
-    return lax.fori_loop(0, n_requests, serve, carry)[1:]
+
+
+def _serve(cache: _Cache, s: Segments, r, worth, capacity):
+    """One request at prices f32[K, A]: the cache, its hits, and what has left."""
+    before = cache.size
+    cache, hit = _take(cache, s, r)
+    kept = jnp.minimum(s.length[r], capacity)
+    cache = _evict(cache, s, _Prices(worth, s.arrival_s[r]), capacity - kept)
+    cache = _store(cache, s, r, kept)
+    return cache, hit, before + s.length[r] - hit - cache.size
 
 
 def _take(cache: _Cache, s: Segments, r) -> tuple[_Cache, jax.Array]:

@@ -28,7 +28,7 @@ from perc.plan_curves import (
     points,
 )
 from perc.plan_needs import Goal, Need, Setting
-from perc.types import Policy, Trace
+from perc.types import AnyPolicy, Trace
 
 DEFAULT_POLICIES = ("lru", "perc", "belady")
 # Llama-3-8B (its model card): keys and values of 32 layers, 8 KV heads of 128 numbers
@@ -59,7 +59,7 @@ class Plan:
 
 def plan(
     trace: Trace,
-    policies: Iterable[str | Policy] = DEFAULT_POLICIES,
+    policies: Iterable[str | AnyPolicy] = DEFAULT_POLICIES,
     *,
     target_hit_ratio: float | None = None,
     target_token_hit_ratio: float | None = None,

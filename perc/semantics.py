@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from perc.errors import InputError
-from perc.types import Policy
+from perc.types import AnyPolicy
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ SEMANTICS = {
 
 
 def under(
-    name: str, policies: Iterable[Policy], warmup: float
-) -> tuple[list[Policy], float]:
+    name: str, policies: Iterable[AnyPolicy], warmup: float
+) -> tuple[list[AnyPolicy], float]:
     """Policies and warm-up share under the rules of another tool.
 
     Raises:

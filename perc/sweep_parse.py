@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perc.errors import InputError
-from perc.files import read_toml
+from perc.files import names_policy_file, read_toml
 from perc.grid import Draw, Grid, PolicySpec, TraceSpec, between, constructors
 from perc.traces.formats import FORMATS
 from perc.workloads import generators
@@ -45,10 +45,7 @@ def parse(table: Mapping[str, Any]) -> Grid:
             _trace(f"traces[{i}]", item)
             for i, item in enumerate(_list("traces", table.get("traces")))
         ),
-        policies=tuple(
-            _policy(f"policies[{i}]", item)
-            for i, item in enumerate(_list("policies", table.get("policies")))
-        ),
+        policies=_policies(_list("policies", table.get("policies"))),
         capacities=tuple(
             _capacity(item) for item in _list("capacities", table.get("capacities"))
         ),
@@ -158,13 +155,47 @@ def _file(where: str, path: Any, options: dict) -> TraceSpec:
     return TraceSpec(path=path, options=options)
 
 
-def _policy(where: str, given: Any) -> PolicySpec:
+def _policies(items: list) -> tuple[PolicySpec, ...]:
+    files = _policy_files(items)
+    return tuple(_policy(f"policies[{i}]", item, files) for i, item in enumerate(items))
+
+
+def _policy_files(items: list) -> dict[str, PolicySpec]:
+    """The policies of those items that name files, by path."""
+    names = (item.get("name") if isinstance(item, Mapping) else item for item in items)
+    paths = [
+        name for name in names if isinstance(name, str) and names_policy_file(name)
+    ]
+    if not paths:
+        return {}
+    from perc.compare import resolve  # imports jax
+
+    found = zip(paths, resolve(paths), strict=True)
+    return {
+        path: PolicySpec(policy.name, {}, {}, made=policy, digest=_sha256(path))
+        for path, policy in found
+    }
+
+
+def _sha256(path: str) -> str:
+    """Of a file: what a policy is made of may not show in its parameters."""
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def _policy(where: str, given: Any, files: Mapping[str, PolicySpec]) -> PolicySpec:
     if isinstance(given, str):
         given = {"name": given}
     if not isinstance(given, Mapping):
         if not hasattr(given, "name"):
             raise InputError(f"{where} is {given!r}; give a name or a table.")
         return PolicySpec(given.name, {}, {}, made=given, digest=_content(given))
+    if given.get("name") in files:
+        if len(given) > 1:
+            raise InputError(
+                f"{where}: {given['name']} is a file, whose parameters are fixed; give "
+                "its name alone, or vary those of a named policy."
+            )
+        return files[given["name"]]
     known = constructors()
     if given.get("name") not in list(known):
         raise InputError(

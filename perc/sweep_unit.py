@@ -20,9 +20,9 @@ from perc.grid import Configuration, Grid, TraceSpec, describe, digest
 from perc.metrics import measure_rows, ratio, warmup_requests
 from perc.online import Layouts, replay_online
 from perc.replay import replay
-from perc.report.run_folder import trace_sha256
 from perc.sweep_devices import Placed, place, replay_orders
 from perc.sweep_order import Scored, order, scored
+from perc.traces.hashing import hash_of
 from perc.types import Policy, Trace
 
 Row = dict[str, Any]
@@ -73,7 +73,7 @@ def open_trace(spec: TraceSpec, seed: int | None) -> Trace:
 
 def make_job(grid: Grid, trace: Trace) -> Job:
     """What a worker must know of a trace."""
-    return Job(trace_sha256(trace), trace, grid)
+    return Job(hash_of(trace), trace, grid)
 
 
 def run_units(job: Job, units: Sequence[Configuration]) -> Iterator[list[Row]]:

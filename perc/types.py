@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from perc.errors import InputError
+from perc.errors import InputError, check_number
 
 Array = np.ndarray | jax.Array
 Feature = Any  # an Array, or None where the policy does not name it
@@ -225,6 +225,32 @@ class Rescored:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """When an `Aged` rule must leave the choice of victims to LRU.
+
+    `perc.guard` says how it decides, and what it promises.
+
+    Raises:
+        InputError: if a field is out of range.
+    """
+
+    share: float = (
+        0.005  # of LRU's hits or misses, the fewer, that may be lost for good
+    )
+    patience: float = 0.1  # hits behind LRU until it falls back, in capacities
+    # Hits gained or lost that count, in longest requests so far, none larger than the
+    # cache; `patience` at least. The more, the slower the guard changes its mind.
+    memory: float = 1.5
+    credit: float = 0.005  # hits that a new policy may lose, in capacities
+
+    def __post_init__(self) -> None:
+        check_number("guard", "share", self.share, high=1.0)
+        check_number("guard", "patience", self.patience)
+        check_number("guard", "memory", self.memory, above=True)
+        check_number("guard", "credit", self.credit)
+
+
+@dataclass(frozen=True)
 class Aged:
     """A rule of an `OnlinePolicy`: a block's worth follows from its class and its age.
 
@@ -235,10 +261,12 @@ class Aged:
     those without a resident child; ties least recent first, then deepest first.
 
     By age the worth of a class is taken to rise to one peak and fall (`one_peak`).
+    With a `guard`, LRU's order takes the place of the rule's where that is safer.
     """
 
     classes: Callable[[Features], Sequence[Any]]
     worth: Callable[[Any, Any], Any]
+    guard: Guard | None = None
 
 
 @jax.tree_util.register_dataclass

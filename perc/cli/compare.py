@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 POLICIES = arg(
     metavar="NAMES",
     help=f"names from: {', '.join(registry)}. Parameters follow colons: "
-    "lru,perc_decay:tau_s=60,belady.",
+    "lru,perc_decay:tau_s=60,belady. A name that ends in .npz is a policy file.",
 )
 
 

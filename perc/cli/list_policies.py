@@ -25,5 +25,8 @@ def list_policies() -> None:
     console = Console(highlight=False)
     console.print(table)
     console.print(
-        "--policies perc_decay:tau_s=60 sets a parameter.", style="dim", markup=False
+        "--policies perc_decay:tau_s=60 sets a parameter; --policies mine.npz takes a "
+        "policy file.",
+        style="dim",
+        markup=False,
     )

@@ -1,4 +1,4 @@
-"""Policies as people write them: `lru,perc_decay:tau_s=60:cost_weight=1`."""
+"""Policies as people write them: `lru,perc_decay:tau_s=60:cost_weight=1,mine.npz`."""
 
 import inspect
 import math
@@ -6,28 +6,33 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from perc.errors import InputError
+from perc.files import names_policy_file
 
 if TYPE_CHECKING:
-    from perc.types import Policy
+    from perc.types import AnyPolicy
 
 
 SWITCH = {"true": True, "false": False, "1": True, "0": False}
 
 
-def parse_policies(text: str) -> list["Policy"]:
-    """Reads a comma list of names, each with parameters after colons.
+def parse_policies(text: str) -> list["AnyPolicy"]:
+    """Reads a comma list of names, each with parameters after colons, and files.
 
     A policy with parameters is named by the whole text, so that variants of one
-    policy can stand side by side.
+    policy can stand side by side; one of a file (`mine.npz`) is named after the file.
 
     Raises:
         InputError: for an unknown name or parameter, or a value that is no finite
-            number, true or false, or word, as the parameter wants it.
+            number, true or false, or word, as the parameter wants it; for a file that
+            holds no policy.
     """
-    return [_parse(word.strip()) for word in text.split(",") if word.strip()]
+    from perc.policies.store import with_files
+
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return with_files([w if names_policy_file(w) else _parse(w) for w in words])
 
 
-def _parse(text: str) -> "Policy":
+def _parse(text: str) -> "AnyPolicy":
     from perc.policies.registry import registry
 
     name, *settings = text.split(":")

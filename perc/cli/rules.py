@@ -14,7 +14,7 @@ from perc.errors import InputError
 if TYPE_CHECKING:
     from perc.attribution import Attribution, Grouping
     from perc.retention import RuleComparison, Rules
-    from perc.types import Policy, Trace
+    from perc.types import AnyPolicy, Trace
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ NO_RULES = Ruling()
 def compare_with_rules(
     ruling: Ruling,
     open_it: "Callable[[], Trace] | None",
-    policies: "list[Policy] | None",
+    policies: "list[AnyPolicy] | None",
     capacities: list[int | float],
     *,
     warmup: float,

@@ -11,6 +11,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from perc.bootstrap import RESAMPLES
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 from perc.errors import InputError
+from perc.files import names_policy_file
 from perc.tune import DEFAULT_CAPACITIES, OBJECTIVES, Range
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ def tune(
     from perc.tune import tune as run
 
     began = time.perf_counter()
+    if names_policy_file(policy):
+        raise InputError(
+            f"{policy} is a file, whose parameters are fixed. Name a policy, such as "
+            "perc."
+        )
     constructor, sizes = registry[policy], parse_capacities(capacities)
     ranges = None if space is None else parse_space(space)
     traffic = open_trace(trace, loading)

@@ -11,7 +11,8 @@ import altair as alt
 
 from perc.files import write_atomically
 from perc.plan import Plan
-from perc.report.run_folder import SCHEMA_VERSION, trace_sha256
+from perc.report.run_folder import SCHEMA_VERSION
+from perc.traces.hashing import hash_of
 from perc.types import Trace
 
 
@@ -43,7 +44,7 @@ def write_plan(
             "python": platform.python_version(),
             **{name: version(name) for name in ("perc-kv", "jax", "numpy", "polars")},
         },
-        "trace_sha256": trace_sha256(trace),
+        "trace_sha256": hash_of(trace),
         **plan.as_dict(),
     }
     text = json.dumps(described, indent=2) + "\n"

@@ -1,6 +1,5 @@
 """A run as a folder: run.json, results.parquet, curves.parquet and two charts."""
 
-import hashlib
 import json
 import platform
 from collections.abc import Callable, Sequence
@@ -9,14 +8,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from perc.attribution import Attribution
 from perc.capacities import log_grid
 from perc.compare import Comparison, Progress
 from perc.compare import compare as run_compare
 from perc.files import check_writable, write_atomically
 from perc.report.verdict import verdict
+from perc.traces.hashing import hash_of
 from perc.types import AnyPolicy, Trace
 
 if TYPE_CHECKING:
@@ -97,29 +95,8 @@ def _describe(
             "python": platform.python_version(),
             **{name: version(name) for name in ("perc-kv", "jax", "numpy", "polars")},
         },
-        "trace_sha256": trace_sha256(trace),
+        "trace_sha256": hash_of(trace),
         "verdict": verdict(result),
         **result.as_dict(),
         **({} if misses is None else {"misses": misses.as_dict()}),
     }
-
-
-def trace_sha256(trace: Trace) -> str:
-    """Digest of the traffic itself, whatever file or generator it came from."""
-    digest = hashlib.sha256()
-    for column in (
-        trace.block,
-        trace.start,
-        trace.stop,
-        trace.tokens,
-        trace.arrival_s,
-        trace.input_tokens,
-        trace.output_tokens,
-        trace.session,
-        trace.turn,
-        trace.kind,
-        trace.priority,
-        trace.deadline_s,
-    ):
-        digest.update(np.ascontiguousarray(column).tobytes())
-    return digest.hexdigest()

@@ -13,20 +13,7 @@ from perc.errors import InputError
 from perc.files import write_atomically
 from perc.policies.registry import registry
 from perc.report import run_folder
-from perc.report.run_folder import CURVE_POINTS, trace_sha256, write_run
-
-ARRAYS = [
-    "block",
-    "tokens",
-    "arrival_s",
-    "input_tokens",
-    "output_tokens",
-    "session",
-    "turn",
-    "kind",
-    "priority",
-    "deadline_s",
-]
+from perc.report.run_folder import CURVE_POINTS, write_run
 
 
 def test_a_writer_that_raises_leaves_the_old_file_and_nothing_else(tmp_path):
@@ -77,21 +64,6 @@ def test_log_grid_of_tiny_traces():
     assert log_grid(perc.make("chat", requests=0), 9) == [1]
     one = perc.make("zipf", requests=1)
     assert log_grid(one, 9) == [one.n_blocks]
-
-
-def test_digest_is_that_of_the_content_and_not_of_the_source(small_chat):
-    digest = trace_sha256(small_chat)
-    renamed = dataclasses.replace(small_chat, source="elsewhere")
-    assert trace_sha256(renamed) == digest
-    assert trace_sha256(perc.make("chat", requests=300, seed=1)) != digest
-
-
-@pytest.mark.parametrize("name", ARRAYS)
-def test_digest_changes_with_every_column(small_chat, name):
-    values = getattr(small_chat, name).copy()
-    values[-1] = 7 if np.isinf(values[-1]) else values[-1] + 1
-    changed = dataclasses.replace(small_chat, **{name: values})
-    assert trace_sha256(changed) != trace_sha256(small_chat)
 
 
 def test_a_folder_that_cannot_be_written_to_is_found_before_the_work(
