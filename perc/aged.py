@@ -34,9 +34,10 @@ def aged_traffic(
     values = features(trace, policy.uses, cost=cost)
     named = [np.asarray(level) for level in rule.classes(values)]
     classes, parents = dense_levels(named)
+    _, first = np.unique(classes[-1], return_index=True)
     return AgedTraffic(
         segments=jax.tree.map(jnp.asarray, cut(trace, classes[-1])),
-        reuse=count_reuse(trace, classes, parents, cost=cost),
+        reuse=count_reuse(trace, classes, parents, named=named[-1][first], cost=cost),
         n_blocks=bucket(trace.n_blocks),
     )
 

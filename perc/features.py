@@ -11,6 +11,8 @@ import numpy as np
 
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError, TraceWarning
+from perc.groups import count_before, distinct_so_far, group_by
+from perc.history import history
 from perc.types import Features, Trace
 
 EXACT_FLOAT32 = 2**24  # whole numbers up to here have a float32 of their own
@@ -31,7 +33,7 @@ def features(
         cost: prices `recompute_s`.
 
     Returns:
-        Features with the named fields set, each [N]; the others None.
+        Features with the named fields set, each [N], `history` [N, H]; the others None.
 
     Raises:
         ValueError: for a name that is not a feature.
@@ -57,27 +59,12 @@ def _request_blocks(t: Trace, cost: PrefillCost) -> np.ndarray:
 
 
 def _frequency(t: Trace, cost: PrefillCost) -> np.ndarray:
-    order = np.argsort(t.block, kind="stable")
-    counts = np.bincount(t.block)
-    frequency = np.empty(t.n_accesses, np.int32)
-    first = np.cumsum(counts) - counts
-    frequency[order] = np.arange(t.n_accesses) - np.repeat(first, counts) + 1
-    return frequency
+    return (count_before(group_by(t.block)) + 1).astype(np.int32)
 
 
 def _sessions(t: Trace, cost: PrefillCost) -> np.ndarray:
-    """Distinct sessions so far: counts a block's first access in each session."""
-    pair = t.block.astype(np.int64) * (int(t.session.max(initial=0)) + 1)
-    first_of_pair = np.zeros(t.n_accesses, np.int64)
-    first_of_pair[np.unique(pair + t.session[t.request], return_index=True)[1]] = 1
-    order = np.argsort(t.block, kind="stable")
-    running = np.cumsum(first_of_pair[order])
-    counts = np.bincount(t.block)
-    first = np.cumsum(counts) - counts
-    before = np.where(first > 0, running[first - 1], 0) if len(first) else first
-    sessions = np.empty(t.n_accesses, np.int32)
-    sessions[order] = running - np.repeat(before, counts)
-    return sessions
+    found = distinct_so_far(group_by(t.block), t.session[t.request])
+    return found.astype(np.int32)
 
 
 def _mean_gap_s(t: Trace, cost: PrefillCost) -> np.ndarray:
@@ -169,5 +156,6 @@ _FEATURES: dict[str, Callable[[Trace, PrefillCost], np.ndarray]] = {
     "mean_gap_s": _mean_gap_s,
     "resume_p": _resume_p,
     "sessions": _sessions,
+    "history": lambda t, cost: history(t),
     "next_use": _next_use,
 }

@@ -131,6 +131,21 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Header and arrays of a file, the arrays still as bytes: see `to_array`.
+
+    Raises:
+        InputError: as `members`, or if there is no header of JSON.
+    """
+    found = members(data)
+    if HEADER not in found:
+        raise InputError(f"is an .npz file, but no policy. {GIVE}")
+    text = to_array(HEADER, found.pop(HEADER))
+    if text.dtype != np.uint8 or text.ndim != 1 or len(text) > HEADER_LIMIT_BYTES:
+        raise InputError(f"has a header that is no text, or too long. {GIVE}")
+    return parse_json(text.tobytes()), found
+
+
 def members(data: bytes) -> dict[str, bytes]:
     """What a file holds by name: each array with numpy's header before it.
 

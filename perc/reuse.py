@@ -39,6 +39,7 @@ class Reuse(NamedTuple):
     at_risk: tuple[np.ndarray, ...]  # f32[E, K_l, A], blocks that reached that age
     parents: tuple[np.ndarray, ...]  # i32[K_l], class of the level before; 0 at first
     density: np.ndarray  # f32[E, K], mean recompute seconds a token, finest level
+    named: np.ndarray  # i32[K], the number that the rule gave to each, finest level
 
 
 def bin_of(bits: Any) -> Any:
@@ -97,6 +98,7 @@ def count_reuse(
     classes: Sequence[np.ndarray],
     parents: Sequence[np.ndarray],
     *,
+    named: np.ndarray | None = None,
     cost: PrefillCost = DEFAULT_COST,
 ) -> Reuse:
     """Counts the uses of a trace by class and age, epoch by epoch.
@@ -105,6 +107,8 @@ def count_reuse(
         trace: N accesses of R requests.
         classes: i32[N] of each level, from `dense_levels`.
         parents: i32[K_l] of each level.
+        named: i32[K], what the rule calls the classes of the finest level; by default
+            their numbers.
         cost: prices the recomputation of a block.
 
     Returns:
@@ -130,6 +134,7 @@ def count_reuse(
         at_risk=tuple(c[1] for c in counts),
         parents=tuple(parents),
         density=density,
+        named=np.arange(n_classes) if named is None else named,
     )
 
 

@@ -89,8 +89,9 @@ class Trace:
 class Features:
     """What a score may see of an access; every array has the same shape [...].
 
-    A feature that the policy did not name in `Policy.uses` is None. All but
-    `next_use` are causal: they use this request and earlier ones only.
+    `history` alone has one axis more. A feature that the policy did not name in
+    `Policy.uses` is None. All but `next_use` are causal: they use this request and
+    earlier ones only.
     """
 
     step: Feature = None  # i32, index of the request, the cache's clock
@@ -108,6 +109,7 @@ class Features:
     mean_gap_s: Feature = None  # f32, mean of the session's last 20 gaps, nan = none
     resume_p: Feature = None  # f32, P(used again), from past uses of its class
     sessions: Feature = None  # i32, distinct sessions that used the block so far
+    history: Feature = None  # f32[..., H], what a server remembers (perc.history.NAMES)
     next_use: Feature = None  # i32, request that uses it next, 2**31 - 1 = never
 
 

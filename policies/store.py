@@ -28,6 +28,7 @@ from perc import npz
 from perc.errors import InputError
 from perc.files import POLICY_SUFFIX, names_policy_file, write_atomically
 from perc.npz import FETCH, GIVE, short, words
+from perc.policies import learned
 from perc.policies.registry import registry
 from perc.types import AnyPolicy, Features
 
@@ -250,13 +251,7 @@ def _checksum(table: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str
 
 def _parsed(data: bytes) -> tuple[Header, Arrays]:
     """Header and arrays of a file, all that can be checked without building."""
-    members = npz.members(data)
-    if npz.HEADER not in members:
-        raise InputError(f"is an .npz file, but no policy. {GIVE}")
-    text = npz.to_array(npz.HEADER, members.pop(npz.HEADER))
-    if text.dtype != np.uint8 or text.ndim != 1 or len(text) > npz.HEADER_LIMIT_BYTES:
-        raise InputError(f"has a header that is no text, or too long. {GIVE}")
-    table = npz.parse_json(text.tobytes())
+    table, members = npz.unpack(data)
     header = _header(table)
     for name in members.keys() ^ header.arrays.keys():
         what = "lacks" if name in header.arrays else "has one too many,"
@@ -395,4 +390,7 @@ def _take_named(policy: AnyPolicy) -> tuple[dict[str, Any], Arrays] | None:
     return {"name": name, "parameters": found}, {}
 
 
-KINDS: dict[str, Kind] = {"registry": Kind(_build_named, _take_named)}
+KINDS: dict[str, Kind] = {
+    "registry": Kind(_build_named, _take_named),
+    "learned": Kind(learned.build, learned.take_apart),
+}

@@ -1,5 +1,7 @@
 """Features by hand, and the promise that they never look ahead."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -8,12 +10,13 @@ from perc.cost import DEFAULT_COST
 from perc.errors import TraceWarning
 from perc.features import features
 from perc.traces.build import Columns, build_trace
+from perc.types import Features
 from tests.strategies import traces
 from tests.test_step import trace_of
 
 CAUSAL = (
     "step time_s depth tokens prefix_tokens recompute_s frequency priority turn kind "
-    "input_tokens request_blocks mean_gap_s resume_p sessions"
+    "input_tokens request_blocks mean_gap_s resume_p sessions history"
 ).split()
 
 
@@ -50,6 +53,10 @@ def test_the_future_changes_no_feature(trace):
         np.testing.assert_array_equal(
             np.asarray(getattr(whole, name))[:n], getattr(past, name), err_msg=name
         )
+
+
+def test_every_feature_but_the_clairvoyant_one_is_causal():
+    assert {*CAUSAL, "next_use"} == {field.name for field in fields(Features)}
 
 
 def test_the_clairvoyant_feature_does_look_ahead():

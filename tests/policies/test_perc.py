@@ -29,6 +29,7 @@ def reuse_of(events, at_risk, ages, density=1.0) -> Reuse:
         at_risk=(column(at_risk)[None, None],),
         parents=(np.zeros(1, np.int32),),
         density=column([[density]]),
+        named=np.zeros(1, np.int32),
     )
 
 

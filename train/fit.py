@@ -1,0 +1,207 @@
+"""Trains a policy on a trace: one interface for every method.
+
+>>> import perc
+>>> from perc.train.fit import fit
+>>> trace = perc.make("chat", requests=300, seed=1)
+>>> fit(trace, "imitation", steps=20, members=1, classes=4).name
+'learned'
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from scipy.cluster.vq import kmeans2
+
+from perc.errors import InputError
+from perc.guard import DEFAULT
+from perc.history import NAMES
+from perc.policies.learned import Network, learned
+from perc.train.checkpoint import Checkpoint
+from perc.train.examples import Examples, edges_of, examples, held_out, prices_of
+from perc.train.leases import long_enough
+from perc.train.methods import METHODS, Method
+from perc.train.network import scales
+from perc.train.settings import Settings
+from perc.types import Guard, OnlinePolicy, Trace
+
+CHUNK = 50  # steps between two looks at the held-out score
+Progress = Callable[[int, int, str], None]  # done, total, what is being done
+
+
+class _State(NamedTuple):
+    """All that training changes; members first."""
+
+    nets: Any
+    optimiser: Any
+    score: jax.Array  # f32[E], held-out, the higher the better
+
+
+class _Task(NamedTuple):
+    """All that training reads."""
+
+    data: Any
+    judge: Any  # held-out rows
+    prices: jax.Array
+
+
+def fit(
+    trace: Trace,
+    method: str = "imitation",
+    *,
+    settings: Settings | None = None,
+    guard: Guard | None = DEFAULT,
+    checkpoint: str | Path | None = None,
+    progress: Progress | None = None,
+    **changes: Any,
+) -> OnlinePolicy:
+    """Learns a policy from a trace. The same seed gives the same policy, bit by bit.
+
+    Args:
+        trace: the training traffic; what is not in it is not seen.
+        method: of `METHODS`.
+        settings: how to train.
+        guard: of the policy, see `perc.guard`; None leaves it unguarded.
+        checkpoint: a file; training goes on from it if it exists, and writes it as it
+            goes. It must be of the same trace, method and settings.
+        progress: called after each chunk of steps with the held-out score.
+        changes: fields of `Settings` to change.
+
+    Raises:
+        InputError: for an unknown method, settings out of range, traffic that cannot
+            teach, or a checkpoint of other training.
+    """
+    if method not in METHODS:
+        raise InputError(f"no method {method!r}; there are {', '.join(METHODS)}.")
+    how = METHODS[method]
+    chosen = _settled(replace(settings or Settings(), **changes), METHODS[method])
+    found = examples(trace)
+    edges = edges_of(found)
+    prices = prices_of(edges)
+    mean, scale = scales(found)
+    blank = Network(how.head, NAMES, edges, prices, mean, scale, (), _none(edges))
+    task = _task(how, blank, found, chosen)
+    saved = Checkpoint.open(checkpoint, trace, method, chosen)
+    state, done = _start(how, task, chosen, len(edges)), 0
+    if saved:
+        state, done = saved.resume(state)
+    total = chosen.steps
+    while done < total:
+        now = min(CHUNK, total - done)
+        state = _advance(state, task, done, how, chosen, now, total)
+        done += now
+        if saved:
+            saved.write(state, done)
+        if progress:
+            score = float(state.score.mean())
+            progress(done, total, f"held-out score {score:.4f}")
+    layers = jax.tree.map(np.asarray, jax.vmap(how.actor)(state.nets))
+    return learned(_with_classes(blank, layers, found, chosen), guard=guard)
+
+
+def _settled(settings: Settings, how: Method) -> Settings:
+    """What is left open, as the method likes it."""
+    return replace(
+        settings,
+        steps=settings.steps or how.steps,
+        members=settings.members or how.members,
+        batch=settings.batch or how.batch,
+    )
+
+
+def _none(edges: np.ndarray) -> np.ndarray:
+    return np.zeros((1, len(edges)), np.float32)
+
+
+def _task(how: Method, blank: Network, found: Examples, chosen: Settings) -> _Task:
+    """Examples to learn from, and those that judge."""
+    x = blank.normalised(found.history)
+    judging = held_out(found, chosen.held_out, chosen.seed)
+    if judging.all() or not judging.any():
+        judging[:] = False
+    usable = _usable(how, found, blank.edges_s)
+
+    def part(rows: np.ndarray) -> Any:
+        some = Examples(*(column[rows] for column in found))
+        weight = some.blocks.astype(np.float64) ** chosen.weight_power
+        return how.data(x[rows], some, blank.edges_s, weight / weight.mean())
+
+    learning = usable & ~judging
+    judge = usable & judging
+    if not learning.any() or not judge.any():
+        learning, judge = usable, usable  # too few sessions to spare some
+    return _Task(part(learning), part(judge), jnp.asarray(blank.prices))
+
+
+def _usable(how: Method, found: Examples, edges: np.ndarray) -> np.ndarray:
+    if how.head == "lease":
+        return long_enough(found, edges)
+    return np.ones(len(found.gap_s), bool)
+
+
+@partial(jax.jit, static_argnames=("how", "chosen", "bins"))
+def _start(how: Method, task: _Task, chosen: Settings, bins: int) -> _State:
+    widths = (task.data.x.shape[1], *chosen.hidden, bins)
+    keys = jax.random.split(jax.random.key(chosen.seed), chosen.members)
+    nets = jax.vmap(lambda key: how.start(key, widths, task.data))(keys)
+    optimiser = jax.vmap(_optimiser(chosen, 1).init)(nets)
+    return _State(nets, optimiser, jnp.zeros(chosen.members))
+
+
+def _optimiser(chosen: Settings, total: int) -> optax.GradientTransformation:
+    falling = optax.cosine_decay_schedule(chosen.rate, total)
+    return optax.adamw(falling, weight_decay=chosen.decay)
+
+
+@partial(jax.jit, static_argnames=("how", "chosen", "n", "total"))
+def _advance(
+    state: _State, task: _Task, done, how: Method, chosen: Settings, n: int, total: int
+) -> _State:
+    """Takes `n` steps."""
+    optimiser = _optimiser(chosen, total)
+    size = len(task.data.x)
+
+    def member(nets, memory, key):
+        def step(carry, t):
+            nets, memory = carry
+            pick, noise, rest = jax.random.split(jax.random.fold_in(key, t), 3)
+            rows = jax.random.randint(pick, (min(chosen.batch, size),), 0, size)
+            batch = jax.tree.map(lambda column: column[rows], task.data)
+            shaken = how.noise * jax.random.normal(noise, batch.x.shape)
+            batch = batch._replace(x=batch.x + shaken)
+            uphill = how.ascent(nets, batch, task.prices, rest)
+            downhill = jax.tree.map(jnp.negative, uphill)
+            change, memory = optimiser.update(downhill, memory, nets)
+            return (optax.apply_updates(nets, change), memory), None
+
+        carry, _ = jax.lax.scan(step, (nets, memory), done + jnp.arange(n))
+        return carry
+
+    keys = jax.random.split(jax.random.key(chosen.seed + 1), chosen.members)
+    nets, memory = jax.lax.map(
+        lambda args: member(*args), (state.nets, state.optimiser, keys)
+    )
+    score = jax.lax.map(lambda net: how.score(net, task.judge, task.prices), nets)
+    return _State(nets, memory, score)
+
+
+def _with_classes(
+    blank: Network, layers: Any, found: Examples, chosen: Settings
+) -> Network:
+    """Groups the worths by age that the network gives, by k-means."""
+    plain = tuple((np.asarray(w), np.asarray(b)) for w, b in layers)
+    asked = replace(blank, layers=plain)
+    curves = np.unique(asked.log_worths(found.history), axis=0)
+    count = min(chosen.classes, len(curves))
+    draws = np.random.default_rng(chosen.seed)
+    centres, nearest = kmeans2(curves, count, minit="++", rng=draws)
+    some = np.unique(nearest)
+    worths = centres[some].astype(np.float32)
+    order = np.argsort(worths.sum(axis=1), kind="stable")
+    return replace(asked, worths=worths[order])
