@@ -91,9 +91,13 @@ def replay_rescored(
 
 def _empty(rule: Rescored, traffic: Traffic, n_slots: int) -> _Cache:
     closed = n_slots + 1 if rule.closed else 0
+
+    def blank(column):
+        return jnp.zeros((n_slots, *column.shape[1:]), column.dtype)
+
     slots = _Slots(
         position=jnp.full(n_slots, EMPTY),
-        features=jax.tree.map(lambda c: jnp.zeros(n_slots, c.dtype), traffic.features),
+        features=jax.tree.map(blank, traffic.features),
         kids=jnp.zeros(closed, jnp.int32),
         up=jnp.full(closed, n_slots),
     )

@@ -169,7 +169,8 @@ def requests_of(
     index = np.minimum(index, trace.n_accesses)
 
     def lay_out(column: np.ndarray) -> np.ndarray:
-        return np.append(column, column.dtype.type(1))[index]
+        one = np.ones((1, *column.shape[1:]), column.dtype)
+        return np.concatenate([column, one])[index]
 
     values = features(trace, names, cost=cost)
     block = np.where(real, lay_out(trace.block), -1)

@@ -20,7 +20,7 @@ lease   P(lease = e_b | price): how long to keep the block if a block and second
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -28,15 +28,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from perc.errors import InputError, check_whole
+from perc.errors import InputError
 from perc.guard import DEFAULT
 from perc.history import NAMES
 from perc.reuse import Reuse
-from perc.types import Aged, AnyPolicy, Features, Guard, OnlinePolicy
+from perc.types import Aged, Features, Guard, OnlinePolicy
 
 HEADS = ("hazard", "lease")
-MOST_LAYERS = 16
 PRICES = 8  # at which a lease network is asked
+LONGEST_S = 1e9  # of a stay: 32 years
+FARTHEST = 60.0  # from 0, of a log worth: float32 has an exponential of it
 FAR = 4.0  # standard deviations; what lies beyond is taken as that
 Layers = tuple[tuple[jax.Array, jax.Array], ...]  # (f32[E, in, out], f32[E, out]) each
 
@@ -79,7 +80,8 @@ class Network:
     def classes(self, history: np.ndarray) -> np.ndarray:
         """The class i32[N] of each row f32[N, len(NAMES)] of `perc.history`."""
         rows, row = _distinct(history)
-        near = _nearest(self.log_worths(rows), self.worths)
+        curves = _parts(self.log_worths(rows))
+        near = np.concatenate([_nearest(part, self.worths) for part in curves])
         return near[row].astype(np.int32)
 
     def log_worths(self, history: np.ndarray) -> np.ndarray:
@@ -96,12 +98,12 @@ class Network:
         return np.clip((chosen - self.mean) / self.scale, -FAR, FAR).astype(np.float32)
 
 
-_ARRAYS = ("edges_s", "prices", "mean", "scale", "worths")
+ARRAYS = ("edges_s", "prices", "mean", "scale", "worths")
 _PART = 8192  # rows asked at once
 
 
 def _arrays(network: Network) -> list[np.ndarray]:
-    plain = [getattr(network, name) for name in _ARRAYS]
+    plain = [getattr(network, name) for name in ARRAYS]
     return [np.asarray(a) for a in (*plain, *jax.tree.leaves(network.layers))]
 
 
@@ -133,43 +135,6 @@ def network_of(policy: Any) -> Network | None:
     rule = getattr(policy, "rule", None)
     found = getattr(rule, "classes", None)
     return found if isinstance(found, Network) else None
-
-
-def take_apart(policy: AnyPolicy) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Settings and arrays for a file (`perc.policies.store`), None if not learned."""
-    network = network_of(policy)
-    if network is None:
-        return None
-    assert isinstance(policy, OnlinePolicy) and isinstance(policy.rule, Aged)
-    guard = policy.rule.guard
-    settings = {
-        "head": network.head,
-        "inputs": list(network.inputs),
-        "layers": len(network.layers),
-        "guard": None if guard is None else asdict(guard),
-    }
-    arrays = {name: getattr(network, name) for name in _ARRAYS}
-    for i, (w, b) in enumerate(network.layers):
-        arrays |= {f"w{i}": w, f"b{i}": b}
-    return settings, arrays
-
-
-def build(settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> OnlinePolicy:
-    """The policy of `take_apart`.
-
-    Raises:
-        InputError: if arrays do not fit each other.
-    """
-    guard = settings["guard"]
-    count = check_whole("learned", "layers", settings["layers"], 1, MOST_LAYERS)
-    layers = tuple((arrays[f"w{i}"], arrays[f"b{i}"]) for i in range(count))
-    network = Network(
-        head=settings["head"],
-        inputs=tuple(settings["inputs"]),
-        layers=layers,
-        **{name: arrays[name] for name in _ARRAYS},
-    )
-    return learned(network, guard=None if guard is None else Guard(**guard))
 
 
 def _worth(params: dict, reuse: Reuse) -> jax.Array:
@@ -229,24 +194,27 @@ def best_rates(hazard: jax.Array, edges_s: jax.Array) -> jax.Array:
     """Hits per block and second of the best stay from each edge on, f32[N, B].
 
     Hazards f32[N, B] are of bins of age; within one, uses come at a constant rate. The
-    last bin ends at twice its edge.
+    last bin ends at twice its edge. Hits and seconds of a stay are sums over its bins,
+    relative to those that begin it: nothing cancels, however few remain.
     """
-    ends = jnp.append(edges_s[1:], 2 * edges_s[-1])
-    width = ends - edges_s
+    width = jnp.append(edges_s[1:], 2 * edges_s[-1]) - edges_s
     hazard = jnp.clip(hazard, 1e-7, 1 - 1e-6)
-    rate = -jnp.log1p(-hazard) / width
-    alive = jnp.cumprod(1 - hazard, axis=1)
-    alive = jnp.concatenate([jnp.ones_like(alive[:, :1]), alive], axis=1)
-    held = jnp.cumsum(hazard * alive[:, :-1] / rate, axis=1)
-    held = jnp.concatenate([jnp.zeros_like(held[:, :1]), held], axis=1)
-    used = alive[:, :-1, None] - alive[:, None, 1:]
-    taken = held[:, None, 1:] - held[:, :-1, None]
-    later = jnp.arange(len(ends))[None, :] >= jnp.arange(len(ends))[:, None]
-    return jnp.where(later, used / jnp.where(later, taken, 1), 0).max(axis=2)
+    stay = -hazard / jnp.log1p(-hazard) * width  # seconds in a bin, of who enters it
+    used = taken = best = jnp.zeros_like(hazard)
+    alive = jnp.ones_like(hazard)
+    for _ in range(hazard.shape[1]):  # the stay grows by a bin
+        used, taken = used + alive * hazard, taken + alive * stay
+        best = jnp.maximum(best, used / taken)
+        alive = alive * (1 - hazard)
+        hazard, stay = (jnp.pad(c[:, 1:], ((0, 0), (0, 1))) for c in (hazard, stay))
+    return best
 
 
 def _parts(x: np.ndarray) -> list[np.ndarray]:
-    """Rows in parts of one size, so that one compiled program serves them all."""
+    """Rows in parts of one size, so that one compiled program serves them all.
+
+    And so that no bit of a row's result depends on how many rows come after it.
+    """
     room = -len(x) % _PART
     padded = np.concatenate([x, np.zeros((room, x.shape[1]), x.dtype)])
     return np.split(padded, max(len(padded) // _PART, 1))
@@ -266,47 +234,60 @@ def _nearest(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
 
 
 def check(network: Network) -> None:
-    """Checks that arrays fit each other.
+    """Checks that arrays fit each other, and hold what a policy can be made of.
 
     Raises:
         InputError: if they do not.
     """
-    bins, inputs = len(network.edges_s), len(network.inputs)
     unknown = [name for name in network.inputs if name not in NAMES]
     if network.head not in HEADS:
         raise InputError(f"learned: no head {network.head!r}; there are {HEADS}.")
-    if unknown or not inputs:
+    if unknown or not network.inputs:
         raise InputError(
             f"learned: inputs {unknown or 'none'}; there are {', '.join(NAMES)}."
         )
     if not network.layers:
         raise InputError("learned: the network has no layers. Train it again.")
-    members = len(network.layers[0][0])
-    width = inputs + (network.head == "lease")
-    shapes = {
-        "edges_s": (network.edges_s, (bins,)),
-        "prices": (network.prices, (2,)),
-        "mean": (network.mean, (inputs,)),
-        "scale": (network.scale, (inputs,)),
-        "worths": (network.worths, (len(network.worths), bins)),
-    }
-    for i, (w, b) in enumerate(network.layers):
-        last = i == len(network.layers) - 1
-        out = bins if last else w.shape[-1]
-        shapes[f"layer {i}"] = (w, (members, width, out))
-        shapes[f"bias {i}"] = (b, (members, out))
-        width = out
-    for name, (array, shape) in shapes.items():
-        if array.shape != shape or not array.size:
+    for name, array, shape in _wanted(network):
+        if np.shape(array) != shape or not np.size(array):
             raise InputError(
-                f"learned: {name} has shape {array.shape}, must be {shape}."
+                f"learned: {name} has shape {np.shape(array)}, must be {shape}, all "
+                "above 0. Train it again."
             )
         if array.dtype != np.float32 or not np.isfinite(array).all():
             raise InputError(f"learned: {name} must hold finite 32-bit numbers.")
-    steps = np.diff(network.edges_s)
-    if network.edges_s[0] != 0 or bins < 2 or not (steps > 0).all():
-        raise InputError("learned: edges_s must rise from 0, two or more.")
+    if network.edges_s[0] != 0 or not (np.diff(network.edges_s) > 0).all():
+        raise InputError("learned: edges_s must rise from 0.")
+    if len(network.edges_s) < 2 or network.edges_s[-1] > LONGEST_S:
+        raise InputError(f"learned: edges_s must be two or more, to {LONGEST_S:g} s.")
     if not (0 < network.prices[0] < network.prices[1]):
         raise InputError("learned: prices must be two, above 0, the lower one first.")
     if not (network.scale > 0).all():
         raise InputError("learned: scale must be above 0.")
+    if (np.abs(network.worths) > FARTHEST).any():
+        raise InputError(f"learned: worths must lie within {FARTHEST:g} of 0: logs.")
+
+
+def _wanted(network: Network) -> list[tuple[str, np.ndarray, tuple[int, ...]]]:
+    """Every array by name, and the shape that the others leave it."""
+
+    def size(array: np.ndarray, axis: int) -> int:
+        return array.shape[axis] if np.ndim(array) >= abs(axis + (axis >= 0)) else 0
+
+    bins, inputs = size(network.edges_s, 0), len(network.inputs)
+    wanted = [
+        ("edges_s", network.edges_s, (bins,)),
+        ("prices", network.prices, (2,)),
+        ("mean", network.mean, (inputs,)),
+        ("scale", network.scale, (inputs,)),
+        ("worths", network.worths, (size(network.worths, 0), bins)),
+    ]
+    members, width = size(network.layers[0][0], 0), inputs + (network.head == "lease")
+    for i, (w, b) in enumerate(network.layers):
+        out = bins if i == len(network.layers) - 1 else size(w, -1)
+        wanted += [
+            (f"layer {i}", w, (members, width, out)),
+            (f"bias {i}", b, (members, out)),
+        ]
+        width = out
+    return wanted

@@ -28,7 +28,7 @@ from perc import npz
 from perc.errors import InputError
 from perc.files import POLICY_SUFFIX, names_policy_file, write_atomically
 from perc.npz import FETCH, GIVE, short, words
-from perc.policies import learned
+from perc.policies import learned_files
 from perc.policies.registry import registry
 from perc.types import AnyPolicy, Features
 
@@ -392,5 +392,5 @@ def _take_named(policy: AnyPolicy) -> tuple[dict[str, Any], Arrays] | None:
 
 KINDS: dict[str, Kind] = {
     "registry": Kind(_build_named, _take_named),
-    "learned": Kind(learned.build, learned.take_apart),
+    "learned": Kind(learned_files.build, learned_files.take_apart),
 }

@@ -44,8 +44,8 @@ class Checkpoint:
         data = npz.pack({"of": self.of, "done": done}, leaves)
         write_atomically(self.path, lambda file: file.write_bytes(data))
 
-    def resume(self, state: State) -> tuple[State, int]:
-        """The state in the file and its steps; the given one and 0 if there is none.
+    def resume(self, state: State, steps: int) -> tuple[State, int]:
+        """The state in the file and its steps, of `steps`; else the given one and 0.
 
         Raises:
             InputError: if the file is damaged, or of other training.
@@ -58,9 +58,22 @@ class Checkpoint:
         except InputError as error:
             raise InputError(f"{self.path}: {error}") from None
         like, shape = jax.tree.flatten(state)
-        if header.get("of") != self.of or len(found) != len(like):
+        if header.get("of") != self.of:
             raise InputError(
                 f"{self.path}: is a checkpoint of another trace, method, setting or "
                 "version of jax. Delete it, or name another file."
             )
-        return jax.tree.unflatten(shape, map(jax.numpy.asarray, found)), header["done"]
+        done = header.get("done")
+        if (
+            type(done) is not int
+            or not 0 <= done <= steps
+            or _shapes(found) != _shapes(like)
+        ):
+            raise InputError(
+                f"{self.path}: is not as training left it. Delete it to start again."
+            )
+        return jax.tree.unflatten(shape, map(jax.numpy.asarray, found)), done
+
+
+def _shapes(leaves: list) -> list:
+    return [(leaf.dtype, leaf.shape) for leaf in leaves]

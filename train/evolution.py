@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-PAIRS = 32
-SPREAD = 0.03
+PAIRS = 128
+SPREAD = 0.1
 
 
 def estimate(

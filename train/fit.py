@@ -7,6 +7,7 @@
 'learned'
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -88,13 +89,16 @@ def fit(
     blank = Network(how.head, NAMES, edges, prices, mean, scale, (), _none(edges))
     task = _task(how, blank, found, chosen)
     saved = Checkpoint.open(checkpoint, trace, method, chosen)
-    state, done = _start(how, task, chosen, len(edges)), 0
+    # Seeds are arguments, not part of the programs.
+    first, then = (jax.random.key(np.uint32(chosen.seed + i)) for i in range(2))
+    shape = replace(chosen, seed=0)
+    state, done = _start(first, task, how, shape, len(edges)), 0
     if saved:
-        state, done = saved.resume(state)
+        state, done = saved.resume(state, chosen.steps)
     total = chosen.steps
     while done < total:
         now = min(CHUNK, total - done)
-        state = _advance(state, task, done, how, chosen, now, total)
+        state = _advance(state, task, then, done, how, shape, now, total)
         done += now
         if saved:
             saved.write(state, done)
@@ -112,6 +116,7 @@ def _settled(settings: Settings, how: Method) -> Settings:
         steps=settings.steps or how.steps,
         members=settings.members or how.members,
         batch=settings.batch or how.batch,
+        rate=settings.rate or how.rate,
     )
 
 
@@ -146,9 +151,11 @@ def _usable(how: Method, found: Examples, edges: np.ndarray) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("how", "chosen", "bins"))
-def _start(how: Method, task: _Task, chosen: Settings, bins: int) -> _State:
+def _start(
+    key: jax.Array, task: _Task, how: Method, chosen: Settings, bins: int
+) -> _State:
     widths = (task.data.x.shape[1], *chosen.hidden, bins)
-    keys = jax.random.split(jax.random.key(chosen.seed), chosen.members)
+    keys = jax.random.split(key, chosen.members)
     nets = jax.vmap(lambda key: how.start(key, widths, task.data))(keys)
     optimiser = jax.vmap(_optimiser(chosen, 1).init)(nets)
     return _State(nets, optimiser, jnp.zeros(chosen.members))
@@ -161,7 +168,14 @@ def _optimiser(chosen: Settings, total: int) -> optax.GradientTransformation:
 
 @partial(jax.jit, static_argnames=("how", "chosen", "n", "total"))
 def _advance(
-    state: _State, task: _Task, done, how: Method, chosen: Settings, n: int, total: int
+    state: _State,
+    task: _Task,
+    key: jax.Array,
+    done: int,
+    how: Method,
+    chosen: Settings,
+    n: int,
+    total: int,
 ) -> _State:
     """Takes `n` steps."""
     optimiser = _optimiser(chosen, total)
@@ -183,7 +197,7 @@ def _advance(
         carry, _ = jax.lax.scan(step, (nets, memory), done + jnp.arange(n))
         return carry
 
-    keys = jax.random.split(jax.random.key(chosen.seed + 1), chosen.members)
+    keys = jax.random.split(key, chosen.members)
     nets, memory = jax.lax.map(
         lambda args: member(*args), (state.nets, state.optimiser, keys)
     )
@@ -198,9 +212,14 @@ def _with_classes(
     plain = tuple((np.asarray(w), np.asarray(b)) for w, b in layers)
     asked = replace(blank, layers=plain)
     curves = np.unique(asked.log_worths(found.history), axis=0)
+    if not np.isfinite(curves).all():
+        raise InputError(
+            f"train: the networks ran away at rate {chosen.rate:g}; give a lower one."
+        )
     count = min(chosen.classes, len(curves))
     draws = np.random.default_rng(chosen.seed)
-    centres, nearest = kmeans2(curves, count, minit="++", rng=draws)
+    with warnings.catch_warnings(action="ignore"):  # of empty groups: dropped below
+        centres, nearest = kmeans2(curves, count, minit="++", rng=draws)
     some = np.unique(nearest)
     worths = centres[some].astype(np.float32)
     order = np.argsort(worths.sum(axis=1), kind="stable")

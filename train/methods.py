@@ -38,6 +38,7 @@ class Method(NamedTuple):
     noise: float = NOISE
     members: int = 8
     batch: int = 8192
+    rate: float = 5e-3
 
 
 def _start_imitation(key, widths, data):
@@ -119,6 +120,7 @@ METHODS = {
         lambda nets, data, prices: _score_leases(nets.actor, data, prices),
         actor=lambda nets: nets.actor,
         steps=1000,
+        members=4,
     ),
     "evolution": Method(
         "lease",
@@ -126,7 +128,8 @@ METHODS = {
         _start_leases,
         _climb_evolution,
         _score_leases,
-        members=4,
-        batch=1024,
+        members=1,
+        batch=512,
+        rate=0.02,
     ),
 }

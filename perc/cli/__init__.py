@@ -61,11 +61,13 @@ def _dispatch(words: list[str]) -> None:
     from perc.cli.compare import compare
     from perc.cli.convert import convert
     from perc.cli.curve import curve
+    from perc.cli.explain import explain
     from perc.cli.inspect import inspect_trace
     from perc.cli.list_policies import list_policies
     from perc.cli.make import commands as make_commands
     from perc.cli.plan import plan
     from perc.cli.sweep import sweep
+    from perc.cli.train import train
     from perc.cli.tune import tune
 
     if words[:1] != ["sweep"]:  # whose @grid.toml has tables, not flags
@@ -83,12 +85,14 @@ def _dispatch(words: list[str]) -> None:
         {
             "compare": compare,
             "curve": curve,
+            "explain": explain,
             "inspect": inspect_trace,
             "convert": convert,
             "make": _make,
             "plan": plan,
             "policies": list_policies,
             "sweep": sweep,
+            "train": train,
             "tune": tune,
         },
         prog="perc",

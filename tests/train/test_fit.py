@@ -1,0 +1,252 @@
+"""Training as a whole: what it must learn, that it repeats itself, what it refuses."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import perc
+from perc.errors import InputError
+from perc.guard import DEFAULT
+from perc.history import history
+from perc.policies.learned import learned, network_of
+from perc.policies.learned_key import lease_key
+from perc.policies.store import save
+from perc.traces.build import Columns, build_trace
+from perc.train import fit as training
+from perc.train.fit import fit
+from perc.train.methods import METHODS
+from perc.train.settings import Settings
+from tests.train import known
+from tests.train.known import GAP_S, LONG, ROOM, traffic
+
+SMALL: dict[str, Any] = dict(members=1, classes=6, batch=256, hidden=(16,), rate=0.02)
+STEPS = {"imitation": 60, "ttl": 60, "reinforce": 150, "evolution": 100}
+QUICK: dict[str, Any] = dict(steps=20, members=1, classes=4, batch=256, hidden=(8,))
+
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+@pytest.fixture(scope="module")
+def chat():
+    return perc.make("chat", requests=150, seed=1)
+
+
+@pytest.fixture(scope="module")
+def taught():
+    """Policies by method, made once each, from traffic whose best policy is known."""
+    made, told = {}, {}  # `told`: what `progress` was called with
+
+    def of(method):
+        if method not in made:
+            said = told.setdefault(method, [])
+            made[method] = fit(
+                traffic(0),
+                method,
+                steps=STEPS[method],
+                progress=lambda *step: said.append(step),
+                **SMALL,
+            )
+        return made[method]
+
+    return SimpleNamespace(of=of, told=told)
+
+
+@every_method
+def test_what_returns_is_worth_more_until_it_returns(taught, method):
+    """Of traffic that it has not seen."""
+    network, fresh = network_of(taught.of(method)), traffic(1)
+    assert network is not None
+    worths = network.log_worths(history(fresh)[fresh.start])
+    returns = fresh.output_tokens == LONG
+    until = network.edges_s < 0.8 * GAP_S
+    lowest = np.median(worths[returns], axis=0)[until]
+    highest = np.quantile(worths[~returns], 0.75, axis=0)[until]
+    assert until.sum() >= 3
+    assert (lowest > highest + np.log(2)).all()
+
+
+@every_method
+def test_it_hits_what_can_be_hit_where_lru_hits_nothing(taught, method):
+    network = network_of(taught.of(method))
+    assert network is not None
+    own = learned(network, guard=None)
+    rows = perc.compare(traffic(1), [own, "lru", "belady"], [ROOM]).rows
+    hit, lru, bound = (row.block_hit_ratio for row in rows)
+    assert lru < 0.05 * bound
+    assert hit > 0.95 * bound
+
+
+@every_method
+def test_it_does_not_collapse_to_admitting_nothing(taught, method):
+    """CachePilot's learner ends there: -14,400 instead of -13,315."""
+    network, fresh = network_of(taught.of(method)), traffic(1)
+    assert network is not None
+    low, high = network.prices
+    key = lease_key(network, float(np.sqrt(low * high)), bypass=True)
+    scores = perc.scores(replace(key, chain=False), fresh)
+    returns = (fresh.output_tokens == LONG)[fresh.request]
+    lease = scores - fresh.arrival_s[fresh.request]
+    assert np.mean(lease[returns] > 0.7 * GAP_S) > 0.9
+    assert np.mean(lease[~returns] < 0.3 * GAP_S) > 0.9
+
+
+@every_method
+def test_dear_room_makes_leases_short(monkeypatch, method):
+    """What returns after 20 s pays up to .05 a second, and not beyond."""
+    monkeypatch.setattr(
+        training, "prices_of", lambda edges: np.array([0.002, 0.1], np.float32)
+    )
+    steps = max(120, min(200, 2 * STEPS[method]))
+    network = network_of(fit(traffic(0, one_shot=1), method, **SMALL, steps=steps))
+    assert network is not None
+    fresh, leases = traffic(1, one_shot=1), []
+    returns = (fresh.output_tokens == LONG)[fresh.request]
+    for price in (0.004, 0.09):
+        key = replace(lease_key(network, price), chain=False)
+        lease = perc.scores(key, fresh) - fresh.arrival_s[fresh.request]
+        leases.append(np.median(np.maximum(lease[returns], 0)))
+    assert leases[0] > 0.9 * GAP_S and leases[1] < 0.3 * GAP_S
+
+
+def stored(policy, folder) -> bytes:
+    return save(folder / "policy.npz", policy).read_bytes()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_seed_gives_a_policy_bit_by_bit(chat, tmp_path, method):
+    one, again, other = (
+        stored(fit(chat, method, seed=seed, held_out=0.0, **QUICK), tmp_path)
+        for seed in (3, 3, 4)
+    )
+    assert one == again != other
+
+
+def test_settings_come_as_a_whole_or_one_by_one(chat):
+    whole = fit(chat, settings=Settings(seed=3, **QUICK))
+    assert network_of(whole) == network_of(fit(chat, seed=3, **QUICK))
+
+
+@pytest.mark.parametrize("method", ["imitation", "reinforce"])
+def test_the_same_shapes_compile_once(chat, method):
+    programs: Any = training._advance
+    fit(chat, method, held_out=0.0, **{**QUICK, "steps": 100})
+    before = programs._cache_size()
+    fit(chat, method, held_out=0.0, seed=9, **{**QUICK, "steps": 100})
+    assert programs._cache_size() == before
+
+
+@every_method
+def test_progress_tells_of_a_score_that_does_not_fall(taught, method):
+    """Of sessions that are held out."""
+    policy, told = taught.of(method), taught.told[method]
+    steps = STEPS[method]
+    assert policy.name == "learned"
+    assert [done for done, *_ in told] == [*range(50, steps, 50), steps]
+    assert {total for _, total, _ in told} == {steps}
+    scores = [float(text.removeprefix("held-out score ")) for *_, text in told]
+    assert scores[-1] > scores[0] - 0.01
+
+
+def test_the_guard_is_as_asked(chat):
+    rules: list[Any] = [fit(chat, guard=None, **QUICK).rule, fit(chat, **QUICK).rule]
+    assert [rule.guard for rule in rules] == [None, DEFAULT]
+
+
+def test_an_unknown_method_is_answered_with_the_known(chat):
+    with pytest.raises(InputError, match="'dqn'; there are imitation, ttl"):
+        fit(chat, "dqn")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", -1),
+        ("steps", -1),
+        ("members", 65),
+        ("classes", 0),
+        ("batch", -5),
+        ("hidden", (0,)),
+        ("hidden", (8,) * 99),
+        ("rate", 0.0),
+        ("rate", float("nan")),
+        ("decay", -0.1),
+        ("weight_power", 1.5),
+        ("held_out", 1.0),
+    ],
+)
+def test_settings_out_of_range_are_named(chat, name, value):
+    with pytest.raises(InputError, match=f"train: {name}"):
+        fit(chat, **{name: value})
+
+
+def test_the_highest_seed_works(chat):
+    assert fit(chat, seed=2**31 - 1, **QUICK).name == "learned"
+
+
+def test_networks_that_run_away_are_told(chat):
+    with pytest.raises(InputError, match="ran away at rate 1; give a lower"):
+        fit(chat, "ttl", rate=1.0, decay=10.0, **{**QUICK, "steps": 400})
+
+
+def built(prompts, times, **columns):
+    """A trace of prompts, lists of block names, at times."""
+    lengths = np.array([len(p) for p in prompts], np.int64)
+    return build_trace(
+        Columns(
+            arrival_s=np.asarray(times, float),
+            input_tokens=lengths * 16,
+            output_tokens=np.full(len(prompts), 5),
+            ids=np.array([b for p in prompts for b in p], np.int64),
+            lengths=lengths,
+            **columns,
+        ),
+        block_tokens=16,
+        source="built",
+    )
+
+
+@pytest.mark.parametrize(
+    "prompts",
+    [[], [[]], [[], []], [[1, 2]], [[1], [2], [3]]],
+    ids="nothing,no blocks,no blocks twice,one request,no reuse".split(","),
+)
+def test_traffic_that_cannot_teach_is_refused(prompts):
+    trace = built(prompts, range(len(prompts)))
+    with pytest.raises(InputError, match="no block is used twice.*more requests"):
+        fit(trace, **QUICK)
+
+
+def test_traffic_without_blocks_is_refused():
+    untold = replace(built([[], []], [0, 1]), tells_blocks=False)
+    with pytest.raises(InputError, match="no block is used twice"):
+        fit(untold, **QUICK)
+
+
+def test_traffic_without_times_is_refused():
+    with pytest.raises(InputError, match="arrival times missing"):
+        fit(built([[1, 2]] * 5, [0.0] * 5), **QUICK)
+
+
+@pytest.mark.parametrize("method", ["imitation", "ttl"])
+@pytest.mark.parametrize(
+    "trace",
+    [
+        built([[1, 2], [1, 2]], [0, 5]),  # one session, one use
+        built([[1, 2]] * 9, range(9), session=[1] * 9),
+        built([[i] for i in range(50)] + [[3]], range(51)),
+    ],
+    ids=["two requests", "one session", "one use"],
+)
+def test_traffic_that_hardly_teaches_is_good_enough(trace, method):
+    policy = fit(trace, method, **QUICK)
+    again = perc.compare(trace, [policy, "lru"], [1, 4, 100]).rows
+    assert again[-2].block_hit_ratio == again[-1].block_hit_ratio > 0
+
+
+def test_the_known_traffic_is_what_it_says():
+    trace = known.traffic(2)
+    returns = (trace.output_tokens == LONG)[trace.request]
+    np.testing.assert_array_equal(returns, trace.next >= 0)
