@@ -158,7 +158,11 @@ def agents(folder: Path, methods: Sequence[str]) -> None:
     for method in methods:
         policies += _both(fit(training, method), method)
     found = standings(trace, policies, AGENT_SIZES, skip=skip, resamples=0)
-    _misses(f"Coding agents, after {skip:,} requests: misses against LRU", found)
+    _misses(
+        f"Coding agents, after {skip:,} requests: misses against LRU",
+        found,
+        AGENT_SIZES,
+    )
 
 
 def controls(folder: Path, method: str) -> None:
@@ -190,7 +194,7 @@ def _shifted(
 ) -> None:
     policies = _both(policy, "learned")
     found = standings(trace, policies, sizes, skip=skip, resamples=0)
-    _misses(f"{title}: misses against LRU", found)
+    _misses(f"{title}: misses against LRU", found, sizes)
 
 
 def _both(policy: Any, name: str) -> list[AnyPolicy]:
@@ -229,10 +233,9 @@ def _by_size(found: Sequence[Standing]) -> None:
     common.console.print(table)
 
 
-def _misses(title: str, found: Sequence[Standing]) -> None:
+def _misses(title: str, found: Sequence[Standing], sizes: Sequence[int]) -> None:
     base = found[0]
-    sizes = range(len(base.hits))
-    columns = [f"size {k + 1}" for k in sizes]
+    columns = [f"{size:,} blocks" for size in sizes]
     table = common.table(title, "policy", *columns, "worst hits")
     for standing in found:
         change = standing.misses / base.misses - 1
