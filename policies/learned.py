@@ -90,7 +90,13 @@ class Network:
         ask = partial(_curves, head=self.head)
         layers, edges, prices = self.layers, self.edges_s, self.prices
         found = [ask(layers, part, edges, prices) for part in _parts(x)]
-        return np.concatenate([np.asarray(p) for p in found])[: len(x)]
+        worths = np.concatenate([np.asarray(p) for p in found])[: len(x)]
+        if not np.isfinite(worths).all():
+            raise InputError(
+                "learned: the network's numbers are too large, its worths are not "
+                "finite. Train it again, at a lower rate."
+            )
+        return worths
 
     def normalised(self, history: np.ndarray) -> np.ndarray:
         """What enters the network, f32[N, H]."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +33,8 @@ class Checkpoint:
         """None if there is no path."""
         if path is None:
             return None
-        whole = repr((hash_of(trace), method, settings, jax.__version__))
+        versions = [version(name) for name in ("perc-kv", "jax", "optax")]
+        whole = repr((hash_of(trace), method, settings, versions))
         return Checkpoint(Path(path), hashlib.sha256(whole.encode()).hexdigest())
 
     def write(self, state: Any, done: int) -> None:
@@ -41,7 +43,10 @@ class Checkpoint:
             f"leaf{i:03}": np.asarray(leaf)
             for i, leaf in enumerate(jax.tree.leaves(state))
         }
-        data = npz.pack({"of": self.of, "done": done}, leaves)
+        try:
+            data = npz.pack({"of": self.of, "done": done}, leaves)
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from None
         write_atomically(self.path, lambda file: file.write_bytes(data))
 
     def resume(self, state: State, steps: int) -> tuple[State, int]:

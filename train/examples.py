@@ -13,7 +13,7 @@ from perc.history import history, runs
 from perc.types import Trace
 
 MOST_BINS = 16  # of age
-REACH = 0.9  # of the trace's length: longer stays are hardly seen in it
+REACH = 0.9  # of the trace's length: nobody is watched for longer
 
 
 class Examples(NamedTuple):
@@ -24,7 +24,6 @@ class Examples(NamedTuple):
     seen_s: np.ndarray  # f64[S], until the trace ends
     blocks: np.ndarray  # i64[S], blocks of the run
     session: np.ndarray  # i32[S]
-    request: np.ndarray  # i32[S]
 
 
 def examples(trace: Trace) -> Examples:
@@ -52,15 +51,15 @@ def examples(trace: Trace) -> Examples:
         seen_s=trace.arrival_s[-1] - now,
         blocks=np.diff(last, prepend=-1),
         session=trace.session[request],
-        request=request,
     )
 
 
 def edges_of(found: Examples) -> np.ndarray:
-    """Lower edges f32[B] of bins of age, in seconds: 0, then each twice the last.
+    """Lower edges f32[B] of bins of age, in seconds: 0, then a geometric series.
 
-    They span what the trace can tell: from a third of the shorter gaps, to the longer
-    gaps or nearly the length of the trace.
+    Each is at most twice the last, unless that took too many. They span what the trace
+    can tell: from a quarter of the shorter gaps to four times the longer ones, or
+    nearly the length of the trace.
     """
     used = np.isfinite(found.gap_s) & (found.gap_s > 0)
     if not used.any():

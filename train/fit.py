@@ -62,7 +62,10 @@ def fit(
     progress: Progress | None = None,
     **changes: Any,
 ) -> OnlinePolicy:
-    """Learns a policy from a trace. The same seed gives the same policy, bit by bit.
+    """Learns a policy from a trace.
+
+    The same seed gives the same policy, bit by bit, with the same versions of perc and
+    jax on as many cores: XLA adds up in another order on other machines.
 
     Args:
         trace: the training traffic; what is not in it is not seen.
@@ -81,7 +84,7 @@ def fit(
     if method not in METHODS:
         raise InputError(f"no method {method!r}; there are {', '.join(METHODS)}.")
     how = METHODS[method]
-    chosen = _settled(replace(settings or Settings(), **changes), METHODS[method])
+    chosen = settled(replace(settings or Settings(), **changes), how)
     found = examples(trace)
     edges = edges_of(found)
     prices = prices_of(edges)
@@ -90,7 +93,7 @@ def fit(
     task = _task(how, blank, found, chosen)
     saved = Checkpoint.open(checkpoint, trace, method, chosen)
     # Seeds are arguments, not part of the programs.
-    first, then = (jax.random.key(np.uint32(chosen.seed + i)) for i in range(2))
+    first, then = jax.random.split(jax.random.key(np.uint32(chosen.seed)))
     shape = replace(chosen, seed=0)
     state, done = _start(first, task, how, shape, len(edges)), 0
     if saved:
@@ -102,14 +105,19 @@ def fit(
         done += now
         if saved:
             saved.write(state, done)
-        if progress:
-            score = float(state.score.mean())
-            progress(done, total, f"held-out score {score:.4f}")
-    layers = jax.tree.map(np.asarray, jax.vmap(how.actor)(state.nets))
+        if progress and done < total:
+            progress(done, total, _scored(state))
+    if progress:
+        progress(done, total, _scored(state))
+
+    def kept(nets):
+        return how.settle(how.actor(nets), task.data, jnp.asarray(edges))
+
+    layers = jax.tree.map(np.asarray, jax.vmap(kept)(state.nets))
     return learned(_with_classes(blank, layers, found, chosen), guard=guard)
 
 
-def _settled(settings: Settings, how: Method) -> Settings:
+def settled(settings: Settings, how: Method) -> Settings:
     """What is left open, as the method likes it."""
     return replace(
         settings,
@@ -118,6 +126,10 @@ def _settled(settings: Settings, how: Method) -> Settings:
         batch=settings.batch or how.batch,
         rate=settings.rate or how.rate,
     )
+
+
+def _scored(state: _State) -> str:
+    return f"held-out score {float(state.score.mean()):.4f}"
 
 
 def _none(edges: np.ndarray) -> np.ndarray:
@@ -163,7 +175,11 @@ def _start(
 
 def _optimiser(chosen: Settings, total: int) -> optax.GradientTransformation:
     falling = optax.cosine_decay_schedule(chosen.rate, total)
-    return optax.adamw(falling, weight_decay=chosen.decay)
+    return optax.adamw(
+        falling,
+        weight_decay=chosen.decay,
+        mask=lambda net: jax.tree.map(lambda leaf: leaf.ndim > 1, net),  # no biases
+    )
 
 
 @partial(jax.jit, static_argnames=("how", "chosen", "n", "total"))
@@ -208,16 +224,15 @@ def _advance(
 def _with_classes(
     blank: Network, layers: Any, found: Examples, chosen: Settings
 ) -> Network:
-    """Groups the worths by age that the network gives, by k-means."""
+    """Groups the worths by age that the network gives, by k-means.
+
+    Each curve that occurs counts once, however many blocks have it.
+    """
     plain = tuple((np.asarray(w), np.asarray(b)) for w, b in layers)
     asked = replace(blank, layers=plain)
     curves = np.unique(asked.log_worths(found.history), axis=0)
-    if not np.isfinite(curves).all():
-        raise InputError(
-            f"train: the networks ran away at rate {chosen.rate:g}; give a lower one."
-        )
     count = min(chosen.classes, len(curves))
-    draws = np.random.default_rng(chosen.seed)
+    draws = np.random.default_rng([chosen.seed, 1])
     with warnings.catch_warnings(action="ignore"):  # of empty groups: dropped below
         centres, nearest = kmeans2(curves, count, minit="++", rng=draws)
     some = np.unique(nearest)

@@ -48,6 +48,22 @@ def base_rates(seen: Watched) -> jax.Array:
     return jnp.log(used / unused)
 
 
+def settle_unwatched(net, seen: Watched, edges_s: jax.Array):
+    """The network with a constant hazard in bins that no example was watched through.
+
+    Nothing was learned of them, so the rate of uses in the last watched bin before
+    them, over all examples, goes on. Otherwise chance would set it, and `best_rates`
+    would carry it into earlier bins.
+    """
+    width = jnp.append(edges_s[1:], 2 * edges_s[-1]) - edges_s
+    rate = jax.nn.softplus(base_rates(seen)) / width  # -log(1 - hazard) = softplus
+    known = seen.there.sum(axis=0) > 0
+    last = jax.lax.cummax(jnp.where(known, jnp.arange(len(width)), 0))
+    odds = jnp.log(jnp.expm1(rate[last] * width))
+    *hidden, (w, b) = net
+    return (*hidden, (jnp.where(known, w, 0), jnp.where(known, b, odds)))
+
+
 def cross_entropy(net, seen: Watched) -> jax.Array:
     """Mean cross-entropy of a bin, in nats."""
     z = apply(net, seen.x)

@@ -31,7 +31,7 @@ class Deals(NamedTuple):
 
 def deals(x: np.ndarray, found: Examples, edges_s: np.ndarray, weight) -> Deals:
     """What each lease comes to; what is not used before the trace ends never is."""
-    gap = np.where(found.gap_s <= found.seen_s, found.gap_s, np.inf)[:, None]
+    gap = found.gap_s[:, None]
     return Deals(
         x=jnp.asarray(x),
         hit=jnp.asarray(gap < edges_s, jnp.float32),

@@ -34,6 +34,8 @@ class Method(NamedTuple):
     # (nets, data, prices) -> held-out score, the higher the better
     score: Callable[[Any, Any, jax.Array], jax.Array]
     actor: Callable[[Any], Any] = lambda nets: nets  # the network to keep
+    # (network, data, edges) -> the network, where data say nothing of it
+    settle: Callable[[Any, Any, jax.Array], Any] = lambda net, data, edges: net
     steps: int = 600
     noise: float = NOISE
     members: int = 8
@@ -65,14 +67,18 @@ def _places(rows, key):
     return jax.random.uniform(key, (len(rows.x),))
 
 
+def _value(rows, prices, place):
+    """What a lease network is worth on some examples, as a function of it."""
+
+    def value(net):
+        earned = leases.expected(net, rows, prices, place)
+        return earned + ENTROPY * leases.entropy(net, rows, place)
+
+    return value
+
+
 def _climb_ttl(net, rows, prices, key):
-    place = _places(rows, key)
-
-    def value(n):
-        earned = leases.expected(n, rows, prices, place)
-        return earned + ENTROPY * leases.entropy(n, rows, place)
-
-    return jax.grad(value)(net)
+    return jax.grad(_value(rows, prices, _places(rows, key)))(net)
 
 
 def _climb_reinforce(nets, rows, prices, key):
@@ -86,12 +92,7 @@ def _climb_reinforce(nets, rows, prices, key):
 
 
 def _climb_evolution(net, rows, prices, key):
-    place = _places(rows, key)
-
-    def fitness(n):
-        earned = leases.expected(n, rows, prices, place)
-        return earned + ENTROPY * leases.entropy(n, rows, place)
-
+    fitness = _value(rows, prices, _places(rows, key))
     return evolution.estimate(fitness, net, jax.random.fold_in(key, 1))
 
 
@@ -108,6 +109,7 @@ METHODS = {
         _start_imitation,
         _climb_imitation,
         lambda net, data, prices: -imitation.cross_entropy(net, data),
+        settle=imitation.settle_unwatched,
         steps=400,
         noise=0.2,
     ),

@@ -1,6 +1,7 @@
 """`perc explain`: what a learned policy goes by, and where it wins and loses."""
 
 import json as json_module
+import math
 import sys
 import time
 from pathlib import Path
@@ -135,9 +136,10 @@ def _seen_note(seen: int, trace: "Trace", warmup: float) -> str:
         return f"trained on the first {seen:,} requests, none of which is counted."
     if seen == trace.n_requests:
         return "trained on this very traffic: what it hits here says little of other."
+    share = math.ceil(1e6 * seen / trace.n_requests) / 1e6
     return (
         f"trained on the first {seen:,} requests, of which some are counted. Count the "
-        f"others alone with --warmup {seen / trace.n_requests:.4g}."
+        f"others alone with --warmup {share:g}."
     )
 
 

@@ -78,7 +78,7 @@ def train(
     from perc.tune_search import first_requests
 
     began = time.perf_counter()
-    _check(out, method, train, checkpoint)
+    _check(trace, out, method, train, checkpoint)
     settings = Settings(
         seed=seed,
         steps=steps,
@@ -111,7 +111,9 @@ def train(
     print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
 
 
-def _check(out: Path, method: str, share: float, checkpoint: Path | None) -> None:
+def _check(
+    trace: str, out: Path, method: str, share: float, checkpoint: Path | None
+) -> None:
     """Finds before any work what would fail after it."""
     if not names_policy_file(str(out)):
         raise InputError(f"--out {out}: a policy file ends in {POLICY_SUFFIX}.")
@@ -123,6 +125,12 @@ def _check(out: Path, method: str, share: float, checkpoint: Path | None) -> Non
     for flag, path in (("--out", out), ("--checkpoint", checkpoint)):
         if path is not None and path.is_dir():
             raise InputError(f"{flag} {path} is a folder; name a file in it.")
+        if path is not None and path.resolve() == Path(trace).resolve():
+            raise InputError(f"{flag} {path} is the trace itself; name another file.")
+    if "," in str(out):
+        raise InputError(
+            f"--out {out}: lists of policies are split at commas; name it without."
+        )
     if checkpoint is not None and checkpoint.resolve() == out.resolve():
         raise InputError(f"--checkpoint {checkpoint} is --out too; name another file.")
     from perc.train.methods import METHODS
@@ -190,17 +198,13 @@ def describe(
 ) -> dict[str, Any]:
     """How a policy was trained, for its file; the same training says the same."""
     from perc.traces.hashing import hash_of
+    from perc.train.fit import settled
     from perc.train.methods import METHODS
 
-    liked = METHODS[method]
-    left_open = {
-        name: getattr(settings, name) or getattr(liked, name)
-        for name in ("steps", "members", "batch")
-    }
     return {
         "method": method,
         "seed": settings.seed,
-        "settings": {**asdict(settings), **left_open},
+        "settings": asdict(settled(settings, METHODS[method])),
         "trace": part.source,
         "trace_sha256": hash_of(part),
         "requests": part.n_requests,

@@ -26,7 +26,6 @@ def examples_of(gap_s, seen_s):
         seen_s=np.asarray(seen_s, np.float64),
         blocks=np.ones(n, np.int64),
         session=np.arange(n, dtype=np.int32),
-        request=np.arange(n, dtype=np.int32),
     )
 
 

@@ -187,7 +187,7 @@ def test_the_highest_seed_works(chat):
 
 
 def test_networks_that_run_away_are_told(chat):
-    with pytest.raises(InputError, match="ran away at rate 1; give a lower"):
+    with pytest.raises(InputError, match="not finite. Train it again, at a lower rate"):
         fit(chat, "ttl", rate=1.0, decay=10.0, **{**QUICK, "steps": 400})
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perc.policies.learned import apply
 from perc.train import imitation
 from perc.train.imitation import Watched
 from tests.oracles import lease_game
@@ -84,3 +85,33 @@ def test_nothing_watched_is_no_division_by_nothing():
     found = watched([np.inf], [0.0])
     net = games.tiny(inputs=1)
     assert float(imitation.cross_entropy(net, found)) == 0
+
+
+def test_bins_that_nobody_was_watched_through_go_on_at_the_last_known_rate():
+    """Watched to 8 s: two of the four bins, and 30 of 40 were used in the second."""
+    gaps = [3.0] * 30 + [np.inf] * 10
+    seen = watched(gaps, [8.0] * 40)
+    known = np.asarray(seen.there).sum(axis=0) > 0
+    assert known.tolist() == [True, True, False, False]
+    key = jax.random.key(0)
+    net = (
+        (jax.random.normal(key, (1, 5)), jnp.ones(5)),
+        (jax.random.normal(key, (5, 4)), jnp.arange(4.0)),
+    )
+    settled = imitation.settle_unwatched(net, seen, jnp.asarray(games.EDGES))
+    x = jax.random.normal(key, (7, 1))
+    before, after = np.asarray(apply(net, x)), np.asarray(apply(settled, x))
+    np.testing.assert_array_equal(after[:, :2], before[:, :2])
+    # base_rates adds a use and ten that were none: 31 of 51 in 6 seconds.
+    rate = -np.log(1 - 31 / 51) / 6
+    for column, width in ((2, 24), (3, 32)):
+        hazard = 1 - np.exp(-rate * width)
+        np.testing.assert_allclose(jax.nn.sigmoid(after[:, column]), hazard, rtol=1e-5)
+
+
+def test_bins_that_were_watched_stay_as_they_were_learned():
+    seen = watched([3.0, np.inf], [1e3, 1e3])
+    net = ((jnp.ones((1, 4)), jnp.arange(4.0)),)
+    settled = imitation.settle_unwatched(net, seen, jnp.asarray(games.EDGES))
+    np.testing.assert_array_equal(settled[0][0], net[0][0])
+    np.testing.assert_array_equal(settled[0][1], net[0][1])
