@@ -16,6 +16,14 @@ hazard  P(used before e_(b+1) | unused at e_b). Worth is the best rate at which 
 lease   P(lease = e_b | price): how long to keep the block if a block and second costs
         `price` hits. Worth is the price up to which the block is kept beyond e_b,
         averaged over prices on a log scale.
+
+>>> import numpy as np
+>>> f = lambda *shape: np.zeros(shape, np.float32)
+>>> bins, prices = np.float32([0, 60]), np.float32([0.001, 0.1])
+>>> layers = ((f(1, 1, 2), f(1, 2)),)
+>>> net = Network("hazard", ("turn",), bins, prices, f(1), f(1) + 1, layers, f(3, 2))
+>>> learned(net).name
+'learned'
 """
 
 import hashlib

@@ -2,6 +2,15 @@
 
 Settings: `head`, `inputs`, the number of `layers`, and the `guard` or null. Arrays:
 those of `ARRAYS`, and `w0`, `b0`, `w1`, ... of the layers.
+
+>>> from perc.policies.learned import Network, learned
+>>> import numpy as np
+>>> f = lambda *shape: np.zeros(shape, np.float32)
+>>> bins, prices = np.float32([0, 60]), np.float32([0.001, 0.1])
+>>> layers = ((f(1, 1, 2), f(1, 2)),)
+>>> net = Network("hazard", ("turn",), bins, prices, f(1), f(1) + 1, layers, f(3, 2))
+>>> build(*take_apart(learned(net))).rule == learned(net).rule
+True
 """
 
 from dataclasses import asdict

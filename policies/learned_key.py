@@ -5,6 +5,15 @@
 The price of room, in hits per block and second, stands for the capacity: the dearer,
 the smaller the cache. `perc.policies.learned` needs no price and is the better policy
 where an engine can ask for the worth of a block by its age.
+
+>>> from perc.policies.learned import Network
+>>> import numpy as np
+>>> f = lambda *shape: np.zeros(shape, np.float32)
+>>> bins, prices = np.float32([0, 60]), np.float32([0.001, 0.1])
+>>> layers = ((f(1, 1, 2), f(1, 2)),)
+>>> net = Network("hazard", ("turn",), bins, prices, f(1), f(1) + 1, layers, f(3, 2))
+>>> lease_key(net, 0.01).uses
+('time_s', 'history')
 """
 
 import jax

@@ -82,7 +82,6 @@ def test_trace_without_blocks(refused):
     "wrong, right",
     [
         ("--polices", "--policies"),
-        ("--capacity", "--capacities"),
         ("--capacites", "--capacities"),
         ("--warm-up", "--warmup"),
         ("--jsn", "--json"),
@@ -98,7 +97,7 @@ def test_misspelt_flag_is_answered_with_the_right_one(refused, mooncake, wrong, 
 
 def test_misspelt_command(refused):
     said = refused("compere")
-    assert "compere" in said.err and "compare, curve, inspect" in said.words
+    assert "compere" in said.err and "compare, curve, explain" in said.words
 
 
 def test_value_of_the_wrong_type(refused, mooncake):

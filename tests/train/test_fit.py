@@ -170,7 +170,7 @@ def test_an_unknown_method_is_answered_with_the_known(chat):
         ("batch", -5),
         ("hidden", (0,)),
         ("hidden", (8,) * 99),
-        ("rate", 0.0),
+        ("rate", -1.0),
         ("rate", float("nan")),
         ("decay", -0.1),
         ("weight_power", 1.5),
