@@ -19,10 +19,10 @@ import numpy as np
 from perc.explanation import Dependence, natural
 from perc.history import NAMES
 from perc.policies.learned import Network
+from perc.train.decisions import MINUTE_S
 
 SAMPLE = 500  # runs that the mean is over
 POINTS = 16  # values of an input, at most
-MINUTE_S = 60
 
 
 def dependences(

@@ -140,8 +140,6 @@ def _task(how: Method, blank: Network, found: Examples, chosen: Settings) -> _Ta
     """Examples to learn from, and those that judge."""
     x = blank.normalised(found.history)
     judging = held_out(found, chosen.held_out, chosen.seed)
-    if judging.all() or not judging.any():
-        judging[:] = False
     usable = _usable(how, found, blank.edges_s)
 
     def part(rows: np.ndarray) -> Any:
