@@ -15,7 +15,7 @@ References:
     percentile interval and chapter 8 for drawing whole units of dependent data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -118,21 +118,24 @@ def resampled_ratios(
         0 where a sample asks for nothing; B = 0 with fewer than two sessions, of which
         nothing can be learned about others.
     """
-    n = len(wholes)
-    generator = np.random.default_rng(seed)
     found = [np.zeros((*parts.shape[:-1], 0))]
-    rows_at_once = max(WEIGHTS_AT_ONCE // max(n, 1), 1)
-    left = resamples if n > 1 else 0
-    while left:
-        rows = min(left, rows_at_once)
-        drawn = generator.integers(n, size=(rows, n))
-        weights = np.stack([np.bincount(row, minlength=n) for row in drawn])
-        weights = weights.T.astype(np.float64)
-        whole = wholes @ weights
-        part = parts @ weights
+    for times in samples(len(wholes), resamples, seed):
+        part, whole = parts @ times, wholes @ times
         found.append(np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
-        left -= rows
     return np.concatenate(found, axis=-1)
+
+
+def samples(n: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each of n sessions is drawn, f64[n, b], until all b sum to `resamples`.
+
+    No sample of fewer than two sessions: nothing can be learned of others.
+    """
+    generator = np.random.default_rng(seed)
+    at_once = max(WEIGHTS_AT_ONCE // max(n, 1), 1)
+    for done in range(0, resamples if n > 1 else 0, at_once):
+        drawn = generator.integers(n, size=(min(at_once, resamples - done), n))
+        times = np.stack([np.bincount(row, minlength=n) for row in drawn])
+        yield times.T.astype(np.float64)
 
 
 def interval(draws: np.ndarray | Sequence[float]) -> Interval:

@@ -56,7 +56,8 @@ def age_bin(age_s: Any) -> np.ndarray:
     return bin_of(np.asarray(age_s, np.float32).view(np.int32))
 
 
-def _edges() -> np.ndarray:
+def age_edges() -> np.ndarray:
+    """Lower edges f32[A] of the bins of age, in seconds."""
     steps = np.arange(AGES, dtype=np.int32) + _ONE_SECOND - 1
     edges = (steps << _SHIFT).view(np.float32)
     edges[0] = 0
@@ -116,33 +117,35 @@ def count_reuse(
     """
     time_s = trace.arrival_s.astype(np.float32)
     starts = epochs(trace.n_requests)
-    ages = _edges()
+    ages = age_edges()
     finest = classes[-1]
     n_classes = len(parents[-1])
     events, at_risk = _count(trace, time_s, finest, n_classes, starts, len(ages))
     density = _density(trace, finest, n_classes, starts, cost)
-    counts: list[tuple[np.ndarray, np.ndarray]] = [(events, at_risk)]
-    for parent, above in zip(parents[:0:-1], parents[-2::-1], strict=True):
-        fine = [_pool(c, parent, len(above)) for c in counts[-1]]
-        counts.append((fine[0], fine[1]))
-    counts.reverse()
     sizes = np.diff(np.append(starts, trace.n_requests))
     return Reuse(
         epoch=np.repeat(np.arange(len(starts), dtype=np.int32), sizes),
         ages=ages,
-        events=tuple(c[0] for c in counts),
-        at_risk=tuple(c[1] for c in counts),
+        events=pool(events, parents),
+        at_risk=pool(at_risk, parents),
         parents=tuple(parents),
         density=density,
         named=np.arange(n_classes) if named is None else named,
     )
 
 
+def pool(finest: np.ndarray, parents: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Counts f32[E, K_l, A] of all levels, from those of the finest."""
+    levels = [finest]
+    for parent, above in zip(parents[:0:-1], parents[-2::-1], strict=True):
+        levels.append(_pool(levels[-1], parent, len(above)))
+    return tuple(reversed(levels))
+
+
 def _pool(counts: np.ndarray, parent: np.ndarray, n_above: int) -> np.ndarray:
     """Sums f32[E, K, A] over the classes of each parent."""
     pooled = np.zeros((len(counts), n_above, counts.shape[2]), np.float32)
-    for k, above in enumerate(parent):
-        pooled[:, above] += counts[:, k]
+    np.add.at(pooled.swapaxes(0, 1), parent, counts.swapaxes(0, 1))
     return pooled
 
 

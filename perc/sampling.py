@@ -90,6 +90,12 @@ def sample_blocks(trace: Trace, low: float, high: float) -> Trace:
     mixed = (np.arange(trace.n_blocks, dtype=np.uint64) + np.uint64(1)) * GOLDEN
     share = (mixed ^ (mixed >> np.uint64(29))) * GOLDEN / 2.0**64
     keep = ((share >= low) & (share < high))[trace.block]
+    part = of_accesses(trace, keep)
+    return replace(part, source=f"{trace.source}, blocks {low:.3g} to {high:.3g}")
+
+
+def of_accesses(trace: Trace, keep: np.ndarray) -> Trace:
+    """Some accesses bool[N] alone, as if the others had never come; requests stay."""
     lengths = np.bincount(trace.request[keep], minlength=trace.n_requests)
     stop = np.cumsum(lengths).astype(np.int32)
     block = factorize(trace.block[keep])
@@ -104,5 +110,4 @@ def sample_blocks(trace: Trace, low: float, high: float) -> Trace:
         next=next_,
         start=(stop - lengths).astype(np.int32),
         stop=stop,
-        source=f"{trace.source}, blocks {low:.3g} to {high:.3g}",
     )

@@ -22,7 +22,14 @@ import numpy as np
 
 from perc.errors import check_number
 from perc.history import NAMES
-from perc.policies.learned import FAR, Network, apply, best_rates, check, with_price
+from perc.policies.learned import (
+    Network,
+    apply,
+    best_rates,
+    check,
+    normalised,
+    with_price,
+)
 from perc.types import Features, Policy
 
 REFUSED = -1e30  # score of what should not be kept at all
@@ -60,7 +67,7 @@ def lease_key(network: Network, price: float, *, bypass: bool = False) -> Policy
     params = {
         "price": jnp.float32(price),
         "place": jnp.float32(place),
-        "columns": jnp.int32([NAMES.index(name) for name in network.inputs]),
+        "columns": jnp.int32(network.columns()),
         "edges_s": jnp.asarray(network.edges_s),
         "mean": jnp.asarray(network.mean),
         "scale": jnp.asarray(network.scale),
@@ -72,7 +79,7 @@ def lease_key(network: Network, price: float, *, bypass: bool = False) -> Policy
 
 
 def _of_leases(p: dict, f: Features) -> jax.Array:
-    x = _normalised(p, f)
+    x = _inputs(p, f)
     x = with_price(x, jnp.full(len(x), p["place"]))
     keep = jax.lax.map(lambda net: jax.nn.softmax(apply(net, x)), p["layers"])
     keep = keep.mean(axis=0)
@@ -80,7 +87,7 @@ def _of_leases(p: dict, f: Features) -> jax.Array:
 
 
 def _of_hazards(p: dict, f: Features) -> jax.Array:
-    x = _normalised(p, f)
+    x = _inputs(p, f)
     hazard = jax.lax.map(lambda net: jax.nn.sigmoid(apply(net, x)), p["layers"])
     pays = best_rates(hazard.mean(axis=0), p["edges_s"]) >= p["price"]
     bins = jnp.cumprod(pays, axis=1).sum(axis=1)  # before the first that does not
@@ -88,13 +95,12 @@ def _of_hazards(p: dict, f: Features) -> jax.Array:
     return _key(f, ends[bins], bins == 0)
 
 
+def _inputs(p: dict, f: Features) -> jax.Array:
+    rows = jnp.asarray(f.history).reshape(-1, len(NAMES))[:, p["columns"]]
+    return normalised(rows, p["mean"], p["scale"])
+
+
 def _key(f: Features, lease_s: jax.Array, refused: jax.Array) -> jax.Array:
     time_s = jnp.asarray(f.time_s, jnp.float32)
     key = time_s + lease_s.reshape(time_s.shape)
     return jnp.where(refused.reshape(time_s.shape), REFUSED, key)
-
-
-def _normalised(p: dict, f: Features) -> jax.Array:
-    """What enters the network, f32[N, H], of `history` f32[..., len(NAMES)]."""
-    rows = jnp.asarray(f.history).reshape(-1, len(NAMES))[:, p["columns"]]
-    return jnp.clip((rows - p["mean"]) / p["scale"], -FAR, FAR)

@@ -16,8 +16,11 @@ a time, in seconds: a block that is e times as valuable may idle tau seconds lon
 byte differs by attention's share only, and replays lose hits to it.
 """
 
+from types import ModuleType
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from perc.errors import check_number
 from perc.types import Features, Policy
@@ -55,7 +58,7 @@ def perc_decay(*, tau_s: float = 200.0, cost_weight: float = 0.0) -> Policy:
 
     Example:
         >>> perc_decay(tau_s=60.0).uses
-        ('time_s', 'resume_p', 'recompute_s', 'tokens')
+        ('time_s', 'resume_p')
 
     References:
         The name and the idea of cost x probability / bytes: aryanputta/cachepilot.
@@ -65,17 +68,25 @@ def perc_decay(*, tau_s: float = 200.0, cost_weight: float = 0.0) -> Policy:
     """
     for name, value in (("tau_s", tau_s), ("cost_weight", cost_weight)):
         check_number("perc_decay", name, value)
-    return Policy(
-        {"tau_s": jnp.float32(tau_s), "cost_weight": jnp.float32(cost_weight)},
-        _score,
-        "perc_decay",
-        uses=("time_s", "resume_p", "recompute_s", "tokens"),
-        chain=True,
-    )
+    score, uses = _score, ("time_s", "resume_p")
+    if cost_weight > 0:
+        score, uses = _cost_score, (*uses, "recompute_s", "tokens")
+    params = {"tau_s": jnp.float32(tau_s), "cost_weight": jnp.float32(cost_weight)}
+    return Policy(params, score, "perc_decay", uses=uses, chain=True)
 
 
 def _score(params: dict, f: Features) -> jax.Array:
+    return f.time_s + params["tau_s"] * _library(f).log(f.resume_p)
+
+
+def _cost_score(params: dict, f: Features) -> jax.Array:
+    xp = _library(f)
     # All tokens take the same bytes, so seconds a token stand for seconds a byte.
     density = f.recompute_s / f.tokens
-    log_value = jnp.log(f.resume_p) + params["cost_weight"] * jnp.log(density)
+    log_value = xp.log(f.resume_p) + params["cost_weight"] * xp.log(density)
     return f.time_s + params["tau_s"] * log_value
+
+
+def _library(f: Features) -> ModuleType:
+    """A running server asks for some blocks at a time, where NumPy answers faster."""
+    return np if isinstance(f.time_s, np.ndarray) else jnp

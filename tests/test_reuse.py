@@ -5,14 +5,22 @@ from unittest.mock import patch
 import numpy as np
 from hypothesis import given, settings
 
-from perc.reuse import AGES, STEPS, _edges, age_bin, count_reuse, dense_levels, epochs
+from perc.reuse import (
+    AGES,
+    STEPS,
+    age_bin,
+    age_edges,
+    count_reuse,
+    dense_levels,
+    epochs,
+)
 from perc.types import Trace
 from tests.strategies import traces
 
 
 def test_bins_are_a_quarter_octave():
     assert age_bin([0.0, 0.5, 1.0, 1.25, 2.0, 4.0]).tolist() == [0, 0, 1, 2, 5, 9]
-    ages = _edges()
+    ages = age_edges()
     assert ages[0] == 0 and ages[1] == 1 and ages[1 + STEPS] == 2
     np.testing.assert_array_equal(age_bin(ages), np.arange(AGES))
 

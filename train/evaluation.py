@@ -14,12 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perc.bootstrap import RESAMPLES, Interval, by_session, interval
+from perc.bootstrap import RESAMPLES, Interval, by_session, interval, samples
 from perc.compare import resolve, run
 from perc.cost import DEFAULT_COST
 from perc.types import AnyPolicy, Trace
-
-AT_ONCE = 100  # samples of sessions held in memory
 
 
 class Standing(NamedTuple):
@@ -91,13 +89,9 @@ def _closed(sums: np.ndarray) -> np.ndarray:
 
 def _drawn(hits: np.ndarray, resamples: int, seed: int) -> np.ndarray:
     """The mean share of the gap f64[P, B], from hits f64[P, K, S] by session."""
-    n = hits.shape[-1]
-    generator = np.random.default_rng(seed)
     found = [np.zeros((len(hits), 0))]
-    for start in range(0, resamples if n > 1 else 0, AT_ONCE):
-        drawn = generator.integers(n, size=(min(AT_ONCE, resamples - start), n))
-        times = np.stack([np.bincount(row, minlength=n) for row in drawn], axis=1)
-        shares = _closed(hits @ times.astype(np.float64))
+    for times in samples(hits.shape[-1], resamples, seed):
+        shares = _closed(hits @ times)
         there = np.isfinite(shares).sum(axis=1)  # capacities with a gap in this sample
         found.append(np.nansum(shares, axis=1) / np.maximum(there, 1))
     return np.concatenate(found, axis=1)

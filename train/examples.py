@@ -61,7 +61,7 @@ def edges_of(found: Examples) -> np.ndarray:
     can tell: from a quarter of the shorter gaps to four times the longer ones, or
     nearly the length of the trace.
     """
-    used = np.isfinite(found.gap_s) & (found.gap_s > 0)
+    used = _returns(found)
     if not used.any():
         raise InputError(
             "all uses of a block follow at once in the training part. Are its arrival "
@@ -73,6 +73,11 @@ def edges_of(found: Examples) -> np.ndarray:
     count = int(np.clip(np.ceil(np.log2(most / least)), 2, MOST_BINS - 2))
     rising = np.geomspace(least, most, count + 1)
     return np.concatenate([[0.0], rising]).astype(np.float32)
+
+
+def _returns(found: Examples) -> np.ndarray:
+    """Examples bool[S] that are used again, and later."""
+    return np.isfinite(found.gap_s) & (found.gap_s > 0)
 
 
 def _quantiles(values: np.ndarray, weights: np.ndarray, at: list[float]) -> np.ndarray:
@@ -95,3 +100,17 @@ def held_out(found: Examples, share: float, seed: int) -> np.ndarray:
     names = np.unique(found.session)
     drawn = np.random.default_rng(seed).random(len(names)) < share
     return np.isin(found.session, names[drawn])
+
+
+def split(found: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+    """Examples to learn from, and those of `held_out` sessions, which only judge.
+
+    All for both, if one of the two would be nothing, or could not teach.
+    """
+    judging = held_out(found, share, seed)
+    if not judging.any() or not _returns(found)[~judging].any():
+        return found, found
+    learning, judges = (
+        Examples(*(column[some] for column in found)) for some in (~judging, judging)
+    )
+    return learning, judges

@@ -25,7 +25,7 @@ from perc.guard import DEFAULT
 from perc.history import NAMES
 from perc.policies.learned import Network, learned
 from perc.train.checkpoint import Checkpoint
-from perc.train.examples import Examples, edges_of, examples, held_out, prices_of
+from perc.train.examples import Examples, edges_of, examples, prices_of, split
 from perc.train.leases import long_enough
 from perc.train.methods import METHODS, Method
 from perc.train.network import scales
@@ -85,19 +85,19 @@ def fit(
         raise InputError(f"no method {method!r}; there are {', '.join(METHODS)}.")
     how = METHODS[method]
     chosen = settled(replace(settings or Settings(), **changes), how)
-    found = examples(trace)
+    found, judges = split(examples(trace), chosen.held_out, chosen.seed)
     edges = edges_of(found)
     prices = prices_of(edges)
     mean, scale = scales(found)
     blank = Network(how.head, NAMES, edges, prices, mean, scale, (), _none(edges))
-    task = _task(how, blank, found, chosen)
+    data, judge = (_data(how, blank, part, chosen) for part in (found, judges))
+    task = _Task(data, judge, jnp.asarray(prices))
     saved = Checkpoint.open(checkpoint, trace, method, chosen)
     # Seeds are arguments, not part of the programs.
     first, then = jax.random.split(jax.random.key(np.uint32(chosen.seed)))
     shape = replace(chosen, seed=0)
-    state, done = _start(first, task, how, shape, len(edges)), 0
-    if saved:
-        state, done = saved.resume(state, chosen.steps)
+    start = partial(_start, first, task, how, shape, len(edges))
+    state, done = _resumed(saved, start, chosen.steps) or (start(), 0)
     total = chosen.steps
     while done < total:
         now = min(CHUNK, total - done)
@@ -109,12 +109,19 @@ def fit(
             progress(done, total, _scored(state))
     if progress:
         progress(done, total, _scored(state))
-
-    def kept(nets):
-        return how.settle(how.actor(nets), task.data, jnp.asarray(edges))
-
-    layers = jax.tree.map(np.asarray, jax.vmap(kept)(state.nets))
+    layers = jax.tree.map(np.asarray, _kept(state.nets, task, jnp.asarray(edges), how))
     return learned(_with_classes(blank, layers, found, chosen), guard=guard)
+
+
+def _resumed(
+    saved: Checkpoint | None, start: Callable[[], _State], steps: int
+) -> tuple[_State, int] | None:
+    """What a checkpoint holds, if there is one."""
+    if saved is None:
+        return None
+    like = jax.eval_shape(start)
+    saved.check_room(like)
+    return saved.resume(like, steps)
 
 
 def settled(settings: Settings, how: Method) -> Settings:
@@ -136,28 +143,14 @@ def _none(edges: np.ndarray) -> np.ndarray:
     return np.zeros((1, len(edges)), np.float32)
 
 
-def _task(how: Method, blank: Network, found: Examples, chosen: Settings) -> _Task:
-    """Examples to learn from, and those that judge."""
-    x = blank.normalised(found.history)
-    judging = held_out(found, chosen.held_out, chosen.seed)
-    usable = _usable(how, found, blank.edges_s)
-
-    def part(rows: np.ndarray) -> Any:
-        some = Examples(*(column[rows] for column in found))
-        weight = some.blocks.astype(np.float64) ** chosen.weight_power
-        return how.data(x[rows], some, blank.edges_s, weight / weight.mean())
-
-    learning = usable & ~judging
-    judge = usable & judging
-    if not learning.any() or not judge.any():
-        learning, judge = usable, usable  # too few sessions to spare some
-    return _Task(part(learning), part(judge), jnp.asarray(blank.prices))
-
-
-def _usable(how: Method, found: Examples, edges: np.ndarray) -> np.ndarray:
+def _data(how: Method, blank: Network, found: Examples, chosen: Settings) -> Any:
+    """Examples as the method wants them, without those that it cannot use."""
     if how.head == "lease":
-        return long_enough(found, edges)
-    return np.ones(len(found.gap_s), bool)
+        enough = long_enough(found, blank.edges_s)
+        found = Examples(*(column[enough] for column in found))
+    weight = found.blocks.astype(np.float64) ** chosen.weight_power
+    x = blank.normalised(found.history)
+    return how.data(x, found, blank.edges_s, weight / weight.mean())
 
 
 @partial(jax.jit, static_argnames=("how", "chosen", "bins"))
@@ -217,6 +210,12 @@ def _advance(
     )
     score = jax.lax.map(lambda net: how.score(net, task.judge, task.prices), nets)
     return _State(nets, memory, score)
+
+
+@partial(jax.jit, static_argnames="how")
+def _kept(nets: Any, task: _Task, edges_s: jax.Array, how: Method) -> Any:
+    """The layers of all members' networks."""
+    return jax.vmap(lambda n: how.settle(how.actor(n), task.data, edges_s))(nets)
 
 
 def _with_classes(

@@ -3,11 +3,17 @@
 When a block was used, a lease is chosen, from the edges of the bins of age. The block
 stays until it is used again or its lease ends, and pays for its room:
 
-    reward = [it is used within the lease] - price * seconds that it stayed
+    reward = unit * ([it is used within the lease] - price * seconds that it stayed)
 
 A price stands for a capacity: the dearer room is, the smaller the cache (Che's
 characteristic time made explicit). Prices are drawn anew for every example, and the
 network is told: one network learns all capacities at once.
+
+    unit = 1 / (1 + price * longest stay)
+
+depends on the price alone, so no lease becomes better than another, and keeps every
+reward within -1 and 1. In hits, long leases where room is dear would cost hundreds, and
+teach the network to give none at any price.
 """
 
 from typing import NamedTuple
@@ -46,9 +52,15 @@ def long_enough(found: Examples, edges_s: np.ndarray) -> np.ndarray:
     return enough if enough.any() else np.ones(len(enough), bool)
 
 
+def unit(deal: Deals, price: jax.Array) -> jax.Array:
+    """What a hit counts in the game at each price, f32[S]."""
+    return 1 / (1 + price * deal.stay_s.max())
+
+
 def rewards(deal: Deals, price: jax.Array) -> jax.Array:
     """Reward f32[S, B] of every lease, at prices f32[S]."""
-    return deal.hit - price[:, None] * deal.stay_s
+    earned = deal.hit - price[:, None] * deal.stay_s
+    return unit(deal, price)[:, None] * earned
 
 
 def logits(net, x: jax.Array, place: jax.Array) -> jax.Array:
@@ -63,8 +75,8 @@ def expected(net, deal: Deals, prices: jax.Array, place: jax.Array) -> jax.Array
     return (deal.weight * each).mean()
 
 
-def entropy(net, deal: Deals, place: jax.Array) -> jax.Array:
-    """Mean entropy of the network's leases, in nats."""
+def entropy(net, deal: Deals, prices: jax.Array, place: jax.Array) -> jax.Array:
+    """Mean entropy of the network's leases, in nats times the unit of the price."""
     chosen = logits(net, deal.x, place)
     each = -(jax.nn.softmax(chosen) * jax.nn.log_softmax(chosen)).sum(axis=1)
-    return (deal.weight * each).mean()
+    return (deal.weight * unit(deal, price_at(prices, place)) * each).mean()

@@ -72,7 +72,7 @@ def _value(rows, prices, place):
 
     def value(net):
         earned = leases.expected(net, rows, prices, place)
-        return earned + ENTROPY * leases.entropy(net, rows, place)
+        return earned + ENTROPY * leases.entropy(net, rows, prices, place)
 
     return value
 
@@ -86,7 +86,7 @@ def _climb_reinforce(nets, rows, prices, key):
 
     def value(n):
         played = reinforce.surrogate(n, rows, prices, place, jax.random.fold_in(key, 1))
-        return played + ENTROPY * leases.entropy(n.actor, rows, place)
+        return played + ENTROPY * leases.entropy(n.actor, rows, prices, place)
 
     return jax.grad(value)(nets)
 

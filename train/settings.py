@@ -24,7 +24,7 @@ class Settings:
     rate: float = 0.0  # of Adam, falling to 0 as a cosine; 0 = as the method likes
     decay: float = 0.1  # of weights, AdamW
     weight_power: float = 0.5  # a run of n blocks weighs n to that
-    held_out: float = 0.1  # share of the sessions that give no gradient, and judge
+    held_out: float = 0.1  # share of the sessions that teach nothing, and judge
 
     def __post_init__(self) -> None:
         check_whole("train", "seed", self.seed, 0, 2**31 - 1)

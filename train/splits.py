@@ -8,8 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from perc.traces.build import factorize, link_accesses
+from perc.sampling import of_accesses
+from perc.traces.build import factorize
 from perc.types import Trace
+
+BY_REQUEST = ("arrival_s", "input_tokens", "output_tokens", "turn", "kind")
+BY_REQUEST += ("priority", "deadline_s", "start", "stop")
 
 
 def of_sessions(trace: Trace, chosen: np.ndarray) -> Trace:
@@ -20,25 +24,13 @@ def of_sessions(trace: Trace, chosen: np.ndarray) -> Trace:
         chosen: bool[S], by session.
     """
     stays = chosen[trace.session]
-    kept = stays[trace.request]
-    lengths = (trace.stop - trace.start)[stays]
-    stop = np.cumsum(lengths).astype(np.int32)
-    block = factorize(trace.block[kept])
-    prev, next_ = link_accesses(block)
-    requests = ("arrival_s", "input_tokens", "output_tokens", "turn", "kind")
-    requests += ("priority", "deadline_s")
+    part = of_accesses(trace, stays[trace.request])
+    renumbered = np.cumsum(stays, dtype=np.int32) - 1
     return replace(
-        trace,
-        **{name: getattr(trace, name)[stays] for name in requests},
+        part,
+        **{name: getattr(part, name)[stays] for name in BY_REQUEST},
         session=factorize(trace.session[stays]),
-        block=block,
-        request=np.repeat(np.arange(len(lengths), dtype=np.int32), lengths),
-        depth=trace.depth[kept],
-        tokens=trace.tokens[kept],
-        prev=prev,
-        next=next_,
-        start=(stop - lengths).astype(np.int32),
-        stop=stop,
+        request=renumbered[part.request],
         source=f"{trace.source}, {int(chosen.sum())} of {len(chosen)} sessions",
     )
 

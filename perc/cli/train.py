@@ -75,6 +75,9 @@ def train(
     from perc.compare import check_blocks
     from perc.guard import DEFAULT
     from perc.policies.store import save
+    from perc.train.fit import settled
+    from perc.train.methods import METHODS
+    from perc.train.network import check_storable
     from perc.tune_search import first_requests
 
     began = time.perf_counter()
@@ -91,6 +94,7 @@ def train(
         weight_power=weight_power,
         held_out=held_out,
     )
+    check_storable(settled(settings, METHODS[method]).members, settings.hidden)
     traffic = open_trace(trace, loading)
     check_blocks(traffic, required=True)
     count = traffic.n_requests
@@ -137,9 +141,19 @@ def _check(
 
     if method not in METHODS:
         raise InputError(f"--method {method!r} is none of {', '.join(METHODS)}.")
-    for path in (out, checkpoint):
+    for flag, path in (("--out", out), ("--checkpoint", checkpoint)):
         if path is not None:
-            check_writable(path.parent)
+            _check_place(flag, path)
+
+
+def _check_place(flag: str, path: Path) -> None:
+    try:
+        check_writable(path.parent)
+    except InputError:  # names a file that the user did not
+        raise InputError(
+            f"{flag} {path}: no file can be written into {path.parent}; choose another "
+            "folder."
+        ) from None
 
 
 def _widths(text: str) -> tuple[int, ...]:

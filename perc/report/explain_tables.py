@@ -31,15 +31,9 @@ def headline(found: Explanation) -> list[str]:
 
 def importance_table(found: Explanation) -> Table:
     """One line an input, the most important first; constant ones are left out."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        caption="lost: points of block hit ratio if the input is shuffled",
-        pad_edge=False,
-    )
-    table.add_column("input", no_wrap=True)
+    table = _table("lost: points of block hit ratio if the input is shuffled")
     table.add_column("what it is", overflow="fold")
-    for name in ("lost", "lowest", "highest"):
-        table.add_column(name, justify="right", no_wrap=True)
+    _add_numbers(table, "lost", "lowest", "highest")
     for row in found.inputs:
         if not row.constant:
             lost = (f"{x:+.2f}" for x in (row.mean, row.low, row.high))
@@ -59,16 +53,9 @@ def importance_sentences(found: Explanation) -> list[str]:
 
 def dependence_table(found: Explanation) -> Table:
     """Worth at the lowest, the middle and the highest value of each input."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        caption="hits per block and minute of a block idle for so long, typical run",
-        pad_edge=False,
-    )
-    table.add_column("input", no_wrap=True)
-    table.add_column("if it were", justify="right", no_wrap=True)
+    table = _table("hits per block and minute of a block idle for so long, typical run")
     ages = found.dependence[0].ages_s if found.dependence else []
-    for age in ages:
-        table.add_column(f"idle {duration(age)}", justify="right", no_wrap=True)
+    _add_numbers(table, "if it were", *(f"idle {duration(age)}" for age in ages))
     for one in found.dependence:
         last = len(one.values) - 1
         shown = {quantity(one.input, one.values[v]): v for v in (last, last // 2, 0)}
@@ -77,6 +64,18 @@ def dependence_table(found: Explanation) -> Table:
             table.add_row(one.input if v == 0 else "", text, *worth)
         table.add_section()
     return table
+
+
+def _table(caption: str) -> Table:
+    """A table with a line or more for each input."""
+    table = Table(box=box.SIMPLE_HEAD, caption=caption, pad_edge=False)
+    table.add_column("input", no_wrap=True)
+    return table
+
+
+def _add_numbers(table: Table, *names: str) -> None:
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
 
 
 def stories(found: Explanation) -> list[str]:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import shlex
+import tempfile
 
 import pytest
 
@@ -18,7 +19,8 @@ from perc.train.settings import Settings
 from perc.tune_search import first_requests
 from tests.cli.conftest import DATA
 
-QUICK = ("--steps", 20, "--members", 1, "--classes", 4, "--batch", 256)
+QUICK = ("--steps", 100, "--members", 1, "--classes", 4, "--batch", 256)
+QUICK += ("--held-out", 0)  # as many examples for every seed: compiled once
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +52,13 @@ def test_the_file_says_how_it_was_trained(chat, trained):
     assert about["requests"] == 150
     assert about["trace_sha256"] == hash_of(first_requests(trace, 150))
     assert about["trace"] == trace.source and about["kinds"] == list(trace.kinds)
-    wanted = {"steps": 20, "members": 1, "classes": 4, "batch": 256, "hidden": [32, 32]}
+    wanted = {
+        "steps": 100,
+        "members": 1,
+        "classes": 4,
+        "batch": 256,
+        "hidden": [32, 32],
+    }
     assert wanted.items() <= about["settings"].items()
     assert isinstance(about["held_out_score"], float)
     assert said["about"] == about
@@ -59,7 +67,9 @@ def test_the_file_says_how_it_was_trained(chat, trained):
 
 def test_it_is_what_fit_learns_from_the_first_requests(chat, trained):
     part = first_requests(perc_package.load(chat), 150)
-    settings = Settings(steps=20, members=1, classes=4, batch=256, seed=3)
+    settings = Settings(
+        steps=100, members=1, classes=4, batch=256, held_out=0.0, seed=3
+    )
     wanted = fit(part, "imitation", settings=settings)
     assert network_of(load(trained[0])) == network_of(wanted)
 
@@ -73,7 +83,10 @@ def test_json_is_one_object_of_the_promised_keys(trained):
     assert "requests 151 to 300" in found["judged"]["definitions"]["counted"]
 
 
-def test_the_next_command_gives_the_same_table(perc, chat, tmp_path):
+def test_the_next_command_gives_the_same_table(
+    perc, chat, trained, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("perc.train.fit.fit", lambda *given, **more: load(trained[0]))
     flags = ("train", chat, "--out", tmp_path / "mine.npz", *QUICK, "--train", 0.4)
     flags += ("--start-seed", 7)
     found = json.loads(perc(*flags, "--json").out)
@@ -139,15 +152,13 @@ def test_settings_reach_the_network(perc, chat, tmp_path):
 
 # Interrupted.
 
-TWO_CHUNKS = ("--steps", 60, *QUICK[2:])
-
 
 def test_ctrl_c_keeps_a_checkpoint_from_which_it_goes_on(
     perc, chat, tmp_path, monkeypatch
 ):
     whole, part, saved = (tmp_path / n for n in ("whole.npz", "part.npz", "saved"))
-    perc("train", chat, "--out", whole, *TWO_CHUNKS, "--train", 1)
-    command = ("train", chat, "--out", part, *TWO_CHUNKS, "--checkpoint", saved)
+    perc("train", chat, "--out", whole, *QUICK, "--train", 1)
+    command = ("train", chat, "--out", part, *QUICK, "--checkpoint", saved)
     command += ("--train", 1)
     write = Checkpoint.write
 
@@ -196,7 +207,8 @@ def test_ctrl_c_without_a_checkpoint(perc, chat, tmp_path, monkeypatch):
         (["--out", "mine.npz", "--hidden", "a"], "--hidden 'a': give whole numbers"),
         (["--out", "mine.npz", "--checkpoint", "mine.npz"], "is --out too"),
         (["--out", "mine.npz", "--checkpoint", "."], "is a folder"),
-        (["--out", "gone/x.jsonl/mine.npz"], "gone/x.jsonl"),
+        (["--out", "mine.npz", "--hidden", "4096,4096"], "fit into a policy file"),
+        (["--out", "gone/x.jsonl/mine.npz"], "--out gone/x.jsonl/mine.npz: no file"),
         (["--out", "folder.npz"], "--out folder.npz is a folder"),
     ],
 )
@@ -209,6 +221,24 @@ def test_flags_are_checked_before_the_trace(
     (tmp_path / "folder.npz").mkdir()
     answer = refused("train", "no-such.jsonl", *flags)
     assert said in answer.words and "no-such" not in answer.words
+
+
+@pytest.mark.parametrize("flag", ["--out", "--checkpoint"])
+def test_a_folder_that_takes_no_file(refused, tmp_path, monkeypatch, flag):
+    monkeypatch.chdir(tmp_path)
+
+    def mkstemp(**given):
+        if given["dir"].name == "locked":
+            raise PermissionError(13, "Permission denied")
+        return make(**given)
+
+    make = tempfile.mkstemp
+    monkeypatch.setattr("tempfile.mkstemp", mkstemp)
+    flags = {"--out": "mine.npz", flag: "locked/file.npz"}
+    words = [word for pair in flags.items() for word in pair]
+    answer = refused("train", "no-such.jsonl", *words)
+    assert f"{flag} locked/file.npz: no file can be written into locked" in answer.words
+    assert "choose another folder" in answer.words
 
 
 def test_out_is_required(perc, chat):

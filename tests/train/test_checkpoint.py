@@ -11,10 +11,13 @@ from perc import npz
 from perc.errors import InputError
 from perc.policies.learned import network_of
 from perc.policies.store import save
+from perc.train.checkpoint import RESTART
 from perc.train.fit import fit
 from perc.train.methods import METHODS
 
-QUICK: dict[str, Any] = dict(steps=70, members=1, classes=4, batch=64, hidden=(4,))
+QUICK: dict[str, Any] = dict(
+    steps=70, members=1, classes=4, batch=64, hidden=(4,), held_out=0.0
+)
 
 
 class Interrupted(Exception):
@@ -48,21 +51,25 @@ def path(begun, tmp_path):
     return shutil.copy(begun, tmp_path / "mine.npz")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_resumed_training_ends_at_the_same_policy(chat, tmp_path, method):
-    path, told = tmp_path / "state.npz", []
-    whole = network_of(fit(chat, method, **QUICK))
+@pytest.mark.parametrize(
+    ("method", "steps"),
+    [("imitation", 70), *((m, 100) for m in METHODS if m != "imitation")],
+)
+def test_resumed_training_ends_at_the_same_policy(chat, tmp_path, method, steps):
+    path, told, how = tmp_path / "state.npz", [], {**QUICK, "steps": steps}
+    whole = network_of(fit(chat, method, **how))
     with pytest.raises(Interrupted):
-        fit(chat, method, checkpoint=path, progress=stop_after(50), **QUICK)
+        fit(chat, method, checkpoint=path, progress=stop_after(50), **how)
 
     def note(*said):
         told.append(said[0])
 
-    resumed = fit(chat, method, checkpoint=str(path), progress=note, **QUICK)
+    resumed = fit(chat, method, checkpoint=str(path), progress=note, **how)
     assert network_of(resumed) == whole
-    assert told == [70]
-    done = fit(chat, method, checkpoint=path, progress=note, **QUICK)
-    assert network_of(done) == whole and told == [70, 70]  # only the score is told
+    assert told == [steps]
+    done = fit(chat, method, checkpoint=path, progress=note, **how)
+    assert network_of(done) == whole
+    assert told == [steps, steps]  # only the score is told
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,9 @@ def test_of_other_settings(chat, path, changes):
 
 
 def test_of_another_trace_or_method(chat, path):
-    with pytest.raises(InputError, match=r"another trace.*Delete it, or name another"):
+    with pytest.raises(
+        InputError, match=r"another trace.*Delete it to start again, or name another"
+    ):
         fit(perc.make("chat", requests=100, seed=2), checkpoint=path, **QUICK)
     with pytest.raises(InputError, match="another trace, method"):
         fit(chat, "ttl", checkpoint=path, **QUICK)
@@ -95,7 +104,7 @@ def test_damaged_files_are_refused(chat, path):
     flipped = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
     for data in (b"", b"PK", whole[:-9], whole[: len(whole) // 2], flipped):
         path.write_bytes(data)
-        with pytest.raises(InputError, match="mine.npz"):
+        with pytest.raises(InputError, match=f"mine.npz: is .*[.] {RESTART}$"):
             fit(chat, checkpoint=path, **QUICK)
 
 
@@ -129,13 +138,19 @@ def test_arrays_that_do_not_fit(chat, path):
 
 def test_a_policy_file_is_no_checkpoint(chat, tmp_path):
     path = save(tmp_path / "p.npz", fit(chat, **QUICK))
-    with pytest.raises(InputError, match="p.npz"):
+    with pytest.raises(InputError, match=f"p.npz: .*{RESTART}$"):
         fit(chat, checkpoint=path, **QUICK)
 
 
 def test_a_folder_is_no_checkpoint(chat, tmp_path):
     with pytest.raises(InputError, match="is a folder"):
         fit(chat, checkpoint=tmp_path, **QUICK)
+
+
+def test_what_no_file_can_hold_is_told_before_training(chat, tmp_path, monkeypatch):
+    monkeypatch.setattr("perc.train.checkpoint.ROOM_BYTES", 1000)
+    with pytest.raises(InputError, match="state.npz: .*bytes, at most 1,000 fit. Give"):
+        fit(chat, checkpoint=tmp_path / "state.npz", progress=stop_after(0), **QUICK)
 
 
 def test_a_place_that_takes_no_file_is_told(chat, tmp_path):

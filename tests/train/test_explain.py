@@ -57,6 +57,9 @@ def linear(weights: dict[str, list[float]], centres, *, head="hazard", members=1
 
 LATE = [0.0, 0.0, 0.0, 2.0, 0.0]  # of what the input is high, uses come after 16 s
 NONE = [0.0] * 5
+_CENTRES = np.repeat(np.arange(6, dtype=np.float32)[:, None], len(NAMES), axis=1)
+# Of as many classes for all traces: compiled once.
+BY_USES = linear({"uses": LATE, "below": [1.0, 0, 0, -1.0, 0]}, _CENTRES)
 ROOMY = 200  # blocks, for chat
 
 
@@ -135,8 +138,7 @@ def test_hits_are_those_of_a_replay(trace, capacity, seed):
     if not trace.n_accesses:
         return
     last, run = runs(trace)
-    rows = history(trace)[last]
-    network = linear({"uses": LATE, "below": [1.0, 0, 0, -1.0, 0]}, rows)
+    rows, network = history(trace)[last], BY_USES
     stage = stage_of(trace, network, capacity, 0)
     np.testing.assert_array_equal(stage.rows[run], history(trace))
     plain = replay_online(trace, learned(network, guard=None), [capacity])

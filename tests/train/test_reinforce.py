@@ -14,6 +14,7 @@ from perc.train.reinforce import ActorCritic
 from tests.train import games
 
 KEYS = 4000
+climb = jax.jit(jax.grad(reinforce.surrogate))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,6 @@ def test_what_paid_becomes_likelier(hit):
     linear = ((jnp.zeros((2, 2)), jnp.float32([1.3, 0.0])),)  # mostly refuses
     nets = ActorCritic(linear, ((jnp.zeros((2, 1)), jnp.zeros(1)),))
     prices, place = jnp.float32([0.1, 0.2]), jnp.float32([0.5])
-    climb = jax.jit(jax.grad(reinforce.surrogate))
 
     def admits(nets):
         chosen = leases.logits(nets.actor, deal.x, place)
