@@ -16,6 +16,13 @@ from perc.compare import Progress, check_blocks, describe, resolve
 from perc.cost import DEFAULT_COST, PrefillCost
 from perc.errors import InputError
 from perc.metrics import warmup_requests
+from perc.plan_break_even import (
+    DEFAULT_LINKS,
+    BreakEven,
+    Returns,
+    break_evens,
+    returns,
+)
 from perc.plan_curves import (
     BLOCK,
     TOKEN,
@@ -51,6 +58,8 @@ class Plan:
     knees: list[Knee]  # without policies whose curve has none
     ideal_block_hit_ratio: float  # of a cache that holds everything
     clairvoyant: tuple[str, ...]  # policies that are bounds, not choices
+    break_even: list[BreakEven]  # one a link
+    returns: list[Returns]  # of the trace's blocks
 
     def as_dict(self) -> dict:
         """What `--json` prints."""
@@ -69,6 +78,7 @@ def plan(
     capacities: Iterable[int | float] | None = None,
     warmup: float = 0.0,
     cost: PrefillCost = DEFAULT_COST,
+    links: Iterable[str] = DEFAULT_LINKS,
     bootstrap: int = RESAMPLES,
     seed: int = 0,
     progress: Progress | None = None,
@@ -90,6 +100,7 @@ def plan(
             which the whole working set is added; None is a logarithmic grid.
         warmup: the first share of the requests fills the cache and is not counted.
         cost: prices recomputed tokens.
+        links: of `perc.hardware`, to tiers below the GPU, for the break-even.
         bootstrap: samples of sessions for the intervals.
         seed: of those samples.
         progress: called before each policy.
@@ -102,6 +113,7 @@ def plan(
     _check(bytes_per_token, bootstrap)
     chosen = resolve(policies)
     skip = warmup_requests(trace, warmup)
+    moves = break_evens(trace, bytes_per_token, cost, tuple(links))
     goals = _goals(
         target_hit_ratio, target_token_hit_ratio, ttft_budget_s, ttft_percentile
     )
@@ -127,6 +139,8 @@ def plan(
         knees=[knee for name in names for knee in knees(curves[name])],
         ideal_block_hit_ratio=float(base.block[-1]),
         clairvoyant=tuple(p.name for p in chosen if p.clairvoyant),
+        break_even=moves,
+        returns=returns(trace),
     )
 
 
@@ -204,6 +218,9 @@ def _definitions(
         "hit_ratio_per_gib": "block hit ratio gained, in the same way",
         "knee": "the capacity of the grid farthest above the chord of block hit ratio "
         "over log capacity (Satopaa et al. 2011)",
+        "break_even": "returns a write from which on keeping a block below the GPU "
+        "pays: write_s / (recompute_s - reload_s); a second of the link counts as one "
+        "of the accelerator; None: a reload takes as long as computing",
         "interval": COVERS if at.resamples else "none: no bootstrap samples",
         "bootstrap": f"{at.resamples} samples, seed {at.seed}",
         "residency": "the running request is stored whole, unless the policy bypasses; "

@@ -11,6 +11,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 from perc.bootstrap import RESAMPLES
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 from perc.plan import DEFAULT_POLICIES, LLAMA_3_8B_BYTES_PER_TOKEN
+from perc.plan_break_even import DEFAULT_LINKS
 
 if TYPE_CHECKING:
     from perc.plan import Plan
@@ -27,6 +28,7 @@ def plan(
     policies: Annotated[str, arg(metavar="NAMES")] = ",".join(DEFAULT_POLICIES),
     capacities: Annotated[str | None, arg(metavar="SIZES")] = None,
     warmup: float = 0.0,
+    links: Annotated[str, arg(metavar="NAMES")] = ",".join(DEFAULT_LINKS),
     bootstrap: int = RESAMPLES,
     seed: int = 0,
     json: FlagCreatePairsOff[bool] = False,
@@ -48,6 +50,8 @@ def plan(
         capacities: of the curve, in blocks (4096) or shares of the distinct blocks
             (0.05 or 5%); by default 32 from the longest request to all blocks.
         warmup: first share of the requests that only fills the cache, such as 0.5.
+        links: to memory below the GPU: from which probability of a return on
+            offloading pays; such as pcie5,rdma-400g,nvme4.
         bootstrap: samples of sessions for the intervals, 0 for none.
         seed: of those samples.
         json: print one JSON object instead of the tables.
@@ -77,6 +81,7 @@ def plan(
             ttft_percentile=ttft_percentile,
             bytes_per_token=bytes_per_token,
             capacities=sizes,
+            links=links.split(","),
             warmup=warmup,
             bootstrap=bootstrap,
             seed=seed,
@@ -107,6 +112,7 @@ FEW_SESSIONS = 30  # below it, resampling says too little about other sessions
 def _print(plan: "Plan") -> None:
     from rich.console import Console
 
+    from perc.report.break_even_table import break_even_table, returns_sentence
     from perc.report.plan_tables import curve_table, needs_table, sentences
 
     console = Console(highlight=False)
@@ -120,7 +126,9 @@ def _print(plan: "Plan") -> None:
     if plan.ideal_block_hit_ratio:
         console.print(needs_table(plan))
         console.print(curve_table(plan))
+    console.print(break_even_table(plan))
+    console.print(returns_sentence(plan), markup=False)
     for sentence in sentences(plan):
         console.print(sentence, markup=False)
-    for name in ("capacity_gib", "ttft", "knee", "interval", "counted"):
+    for name in ("capacity_gib", "ttft", "knee", "break_even", "interval", "counted"):
         console.print(f"{name}: {plan.definitions[name]}", style="dim", markup=False)

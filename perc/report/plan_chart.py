@@ -1,17 +1,15 @@
 """A plan as a folder: hit ratio over memory with its interval, and the next GiB."""
 
 import json
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 
 import altair as alt
 
 from perc.files import write_atomically
 from perc.plan import Plan
-from perc.report.run_folder import SCHEMA_VERSION
+from perc.report.run_folder import SCHEMA_VERSION, versions
 from perc.traces.hashing import hash_of
 from perc.types import Trace
 
@@ -40,10 +38,7 @@ def write_plan(
     described = {
         "schema_version": SCHEMA_VERSION,
         "command": list(command),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("perc-kv", "jax", "numpy", "polars")},
-        },
+        "versions": versions(),
         "trace_sha256": hash_of(trace),
         **plan.as_dict(),
     }

@@ -14,6 +14,8 @@ KEYS = [
     "knees",
     "ideal_block_hit_ratio",
     "clairvoyant",
+    "break_even",
+    "returns",
 ]
 
 
@@ -126,3 +128,18 @@ def test_help_explains_the_flags(perc):
     assert said.code == 0
     for word in ("--target", "--ttft-budget", "--bytes-per-token", "without a queue"):
         assert word in said.words
+
+
+def test_break_even_of_each_link(perc, chat):
+    flags = ("plan", chat, "--policies", "lru", "--links", "pcie5,rdma-400g")
+    found = json.loads(perc(*flags, "--json").out)
+    assert [row["link"] for row in found["break_even"]] == ["pcie5", "rdma-400g"]
+    said = perc(*flags)
+    for row in found["break_even"]:
+        assert f"{row['first']:.3g}" in said.out
+    assert "Used again:" in said.words and "of blocks used once" in said.words
+    assert max(len(line.rstrip()) for line in said.out.splitlines()) <= 80
+
+
+def test_an_unknown_link_is_refused(refused, chat):
+    assert "pcie9" in refused("plan", chat, "--links", "pcie9").words
