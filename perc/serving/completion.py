@@ -1,0 +1,130 @@
+"""After a step: tokens, finished prompts, ends."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from perc.bitset import peek
+from perc.serving import slots as slots_of
+from perc.serving.moves import shrink, write_through
+from perc.serving.pool import computed, let_go, put_cached
+from perc.serving.queueing import follow
+from perc.serving.retained import turn_ended
+from perc.serving.scheduling import Plan
+from perc.serving.settings import Rules
+from perc.serving.slots import Slots, more_private
+from perc.serving.state import (
+    COMPLETED,
+    ENDED,
+    FIRST,
+    LAST,
+    MADE,
+    Columns,
+    State,
+    note_counts,
+    note_gap,
+    note_time,
+    request_of,
+)
+
+
+def decode(state: State, steps: jax.Array, block_tokens: int) -> State:
+    """Gives every decoding request `steps` tokens, and their blocks."""
+    slots = state.slots
+    more = more_private(slots, steps, block_tokens)
+    got = jnp.where(slots.decoding, steps, 0)
+    grown = slots._replace(
+        private=slots.private + more, done=slots.done + got, made=slots.made + got
+    )
+    private = state.pool.private + jnp.sum(more, dtype=jnp.int32)
+    pool = state.pool._replace(private=private)
+    tokens = state.sums.tokens + jnp.sum(got, dtype=jnp.int32)
+    return state._replace(
+        slots=grown, pool=pool, sums=state.sums._replace(tokens=tokens)
+    )
+
+
+def finish_chunks(
+    state: State, plan: Plan, c: Columns, rules: Rules, block_tokens: int
+) -> State:
+    """Computed blocks become readable; a prompt that is done has made a token."""
+
+    def finish_one(j, state):
+        at = slots_of.get_one(plan.fresh, j)
+        slot = slots_of.get(state.slots, at)
+        request = request_of(c, slot.request)
+        done = slot.done + slot.chunk
+        whole = done == slot.target
+        begin = request.start + _readable(slot.done, slot, request, block_tokens)
+        end = request.start + _readable(done, slot, request, block_tokens)
+        pool = computed(state.pool, c.accesses, begin, end)
+        new = slot._replace(
+            done=done,
+            chunk=jnp.int32(0),
+            made=slot.made + whole.astype(jnp.int32),
+            decoding=whole,
+        )
+        sums = state.sums._replace(
+            prompt_tokens=state.sums.prompt_tokens + slot.chunk,
+            tokens=state.sums.tokens + whole.astype(jnp.int64),
+        )
+        state = state._replace(
+            pool=pool, slots=slots_of.put(state.slots, at, new), sums=sums
+        )
+        state = write_through(state, c, rules, begin, end, block_tokens)
+        state = note_time(
+            state, slot.request, FIRST, state.now, whole & (slot.made == 0)
+        )
+        return _note_resumption(state, slot, whole)
+
+    return lax.fori_loop(jnp.int32(0), plan.n_fresh, finish_one, state)
+
+
+def _note_resumption(state: State, slot: Slots, whole) -> State:
+    """A preempted answer goes on: its users waited since its last token."""
+    waited_s = state.now - peek(state.times, slot.request)[LAST]
+    resumed = whole & (slot.made > 0)
+    return note_gap(state, jnp.where(resumed, waited_s, 1.0), resumed.astype(jnp.int64))
+
+
+def _readable(done, slot: Slots, request, block_tokens: int) -> jax.Array:
+    """Leading blocks of the prompt whose tokens are all there."""
+    full = jnp.minimum(done // block_tokens, slot.blocks)
+    return jnp.where(done >= request.input, slot.blocks, full)
+
+
+def finish_requests(state: State, c: Columns, rules: Rules, block_tokens: int) -> State:
+    """Requests that have all their tokens leave."""
+
+    def over(slots):
+        return (slots.request >= 0) & (slots.made >= slots.goal)
+
+    def finish_one(state):
+        at = slots_of.position(over(state.slots))
+        slot = slots_of.get(state.slots, at)
+        request = request_of(c, slot.request)
+        pool = let_go(state.pool, c.accesses, request.start, request.stop)
+        pool = pool._replace(private=pool.private - slot.private)
+        pool = put_cached(pool, c.accesses, request.stop, request.named)
+        state = state._replace(pool=pool)
+        state = write_through(
+            state, c, rules, request.stop, request.named, block_tokens
+        )
+        state = turn_ended(state, c, rules, slot.request, request)
+        state = note_time(state, slot.request, ENDED, state.now)
+        state = note_counts(state, slot.request, status=COMPLETED)
+        state = shrink(state, c, rules, block_tokens)
+        state = state._replace(
+            slots=slots_of.put(state.slots, at, slots_of.nobody()),
+            running=state.running - 1,
+            left=state.left - 1,
+        )
+        state = _note_made(state, slot)
+        return follow(state, c, slot.request, request.next, state.now, True)
+
+    return lax.while_loop(lambda state: over(state.slots).any(), finish_one, state)
+
+
+def _note_made(state: State, slot: Slots) -> State:
+    before = peek(state.counts, slot.request)[MADE]
+    return note_counts(state, slot.request, made=slot.made - before)
