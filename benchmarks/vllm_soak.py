@@ -1,0 +1,129 @@
+"""Does a policy inside vLLM stay sound, small and quick over many requests?
+
+vLLM's KV cache manager without a model, a pool under constant eviction, requests side
+by side that share prefixes, write, are preempted, carry hints. After each `--window` of
+them: resident memory, the share of prompt tokens hit, and the time to allocate and to
+free, median and p99 in microseconds of CPU. Every hundredth request the pool is
+counted: each block is free or used, none twice, and the policy has not failed.
+
+    PYTHONPATH=. python benchmarks/vllm_soak.py --requests 1000000
+    PYTHONPATH=. python benchmarks/vllm_soak.py --minutes 60
+"""
+
+import argparse
+import random
+import time
+
+import numpy as np
+
+from perc.policies.registry import registry
+from tests.vllm import manager as m
+
+BLOCKS, AT_ONCE, SESSIONS = 2_000, 16, 400
+BLOCK, LONGEST = 16, 24  # tokens of a block; blocks of a prompt
+CHECKED = 100
+
+
+def prompts(rng):
+    """Prompts of sessions that grow, end and begin anew, and of one-shots."""
+    sessions = {}
+    fresh = iter(range(10**12))
+    while True:
+        if rng.random() < 0.3:
+            chain = [next(fresh) for _ in range(rng.randint(1, LONGEST))]
+        else:
+            key = rng.randrange(SESSIONS)
+            chain = sessions.get(key, [])
+            if len(chain) > LONGEST - 4:
+                chain = []
+            chain = chain + [next(fresh) for _ in range(rng.randint(1, 4))]
+            sessions[key] = chain
+        yield [edge for edge in chain for _ in range(BLOCK)]
+
+
+def hint(rng):
+    """What a client says, now and then."""
+    draw = rng.random()
+    if draw < 0.05:
+        return {"perc_hold_s": rng.randint(1, 20), "perc_kind": f"k{rng.randrange(20)}"}
+    return {"perc_priority": rng.randrange(3)} if draw < 0.2 else None
+
+
+def check(manager, running):
+    """Counts the pool."""
+    blocks = [block for block in manager.pool.blocks if not block.is_null]
+    used = sum(block.ref_cnt > 0 for block in blocks)
+    free = manager.queue.num_free_blocks
+    assert used + free == len(blocks), (used, free, len(blocks))
+    assert all(block.ref_cnt <= len(running) for block in blocks)
+    assert manager.failures == 0
+
+
+def resident_mb():
+    """Memory of this process, MB."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+
+def soak(name, requests, minutes, window, seed):
+    """Serves until either is reached; prints a line a window."""
+    rng = random.Random(seed)
+    manager = m.Manager(BLOCKS, registry[name](), stale_s=0.5, record=False)
+    source, running, shares = prompts(rng), [], []
+    alloc, free = np.zeros(window), np.zeros(window)
+    end = time.monotonic() + 60 * minutes
+    print(
+        f"{'requests':>10} {'MB':>7} {'hit':>6} {'alloc p50':>10} {'p99':>7}"
+        f" {'free p50':>9} {'p99':>7}"
+    )
+    for number in range(requests):
+        manager.clock.now_s += rng.expovariate(20)
+        request = manager.request(number, next(source), hint(rng))
+        asked = request.num_tokens
+        start = time.process_time()
+        served = manager.start(request)
+        alloc[number % window] = time.process_time() - start
+        if served:
+            running.append(request)
+            shares.append(manager.hits.pop() / asked)
+            if rng.random() < 0.3 and not manager.append(request, [1] * BLOCK):
+                running.remove(request)
+                manager.stop(request, preempted=True)
+        if len(running) >= AT_ONCE or not served:
+            leaving = running.pop(rng.randrange(len(running)))
+            start = time.process_time()
+            manager.stop(leaving, preempted=rng.random() < 0.02)
+            free[number % window] = time.process_time() - start
+        if number % CHECKED == 0:
+            check(manager, running)
+        if (number + 1) % window == 0:
+            micros = [
+                1e6 * np.quantile(x, q) for x in (alloc, free) for q in (0.5, 0.99)
+            ]
+            print(
+                f"{number + 1:>10,} {resident_mb():>7.0f} {np.mean(shares):>6.3f}"
+                f" {micros[0]:>10.1f} {micros[1]:>7.1f} {micros[2]:>9.1f}"
+                f" {micros[3]:>7.1f}",
+                flush=True,
+            )
+            shares.clear()
+            if time.monotonic() > end:
+                return
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--policy", default="perc")
+    parser.add_argument("--requests", type=int, default=10**12)
+    parser.add_argument("--minutes", type=float, default=10**6)
+    parser.add_argument("--window", type=int, default=50_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    if given.requests == 10**12 and given.minutes == 10**6:
+        given.minutes = 1.0
+    m.set_block_tokens(BLOCK)
+    soak(given.policy, given.requests, given.minutes, given.window, given.seed)
+
+
+if __name__ == "__main__":
+    main()

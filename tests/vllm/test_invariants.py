@@ -1,0 +1,136 @@
+"""Whatever requests do, the pool stays sound: vLLM under random operations."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from vllm.v1.request import RequestStatus
+
+from perc.policies.registry import registry
+from tests.vllm.manager import BLOCK, Manager
+
+USABLE = 14
+prompts = st.lists(st.integers(0, 2), min_size=1, max_size=6)
+hints = st.sampled_from(
+    [None, {"perc_priority": 3}, {"perc_hold_s": 5}, {"perc_pin": True, "perc_turn": 2}]
+)
+
+
+class Pool(RuleBasedStateMachine):
+    """Requests come, write, are preempted, end late, and the cache is reset."""
+
+    policy = "perc"
+
+    def __init__(self):
+        super().__init__()
+        self.manager = Manager(USABLE, registry[self.policy]())
+        self.running, self.late, self.parent = [], [], {}
+        self.number = 0
+        self.emptied = set()  # free blocks that a reset has left without a hash
+
+    def _learn(self, request):
+        hashes = request.block_hashes
+        self.parent |= dict(zip(hashes[1:], hashes, strict=False))
+
+    @rule(chain=prompts, cut=st.integers(0, BLOCK - 1), hint=hints)
+    def start(self, chain, cut, hint):
+        tokens = [edge for edge in chain for _ in range(BLOCK)]
+        request = self.manager.request(
+            self.number, tokens[: len(tokens) - cut] + [7], hint
+        )
+        self.number += 1
+        self._learn(request)
+        if self.manager.start(request):
+            self.running.append(request)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), tokens=st.lists(st.integers(0, 2), min_size=1, max_size=6))
+    def write(self, data, tokens):
+        request = data.draw(st.sampled_from(self.running))
+        if not self.manager.append(request, tokens):
+            self.running.remove(request)
+            self.manager.stop(request, preempted=True)
+        self._learn(request)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), preempted=st.booleans())
+    def stop(self, data, preempted):
+        request = data.draw(st.sampled_from(self.running))
+        self.running.remove(request)
+        self.manager.stop(request, preempted=preempted)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def stop_late(self, data):
+        """As under asynchronous scheduling: the blocks come back some steps later."""
+        request = data.draw(st.sampled_from(self.running))
+        self.running.remove(request)
+        request.status = RequestStatus.FINISHED_STOPPED
+        self.manager.listener.released(self.manager.kv, request)
+        self.late.append(self.manager.kv.pop_blocks_for_free(request))
+
+    @precondition(lambda self: self.late)
+    @rule()
+    def come_back(self):
+        self.manager.pool.free_blocks(reversed(self.late.pop(0)))
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 30.0]))
+    def wait(self, seconds):
+        self.manager.clock.now_s += seconds
+
+    @rule()
+    def reset(self):
+        if self.manager.kv.reset_prefix_cache():
+            self.emptied = {b.block_id for b in self.manager.pool.blocks}
+
+    @invariant()
+    def free_is_what_nobody_uses(self):
+        pool, queue = self.manager.pool, self.manager.queue
+        order = queue.get_all_free_blocks()
+        free = {b.block_id for b in pool.blocks if b.ref_cnt == 0 and not b.is_null}
+        assert len(order) == len(free) == queue.num_free_blocks
+        assert {block.block_id for block in order} == free
+        assert pool.null_block not in order
+        assert self.manager.failures == 0
+
+    @invariant()
+    def blocks_without_a_hash_leave_first(self):
+        """But for those that a reset has emptied: they keep their places there."""
+        used = {b.block_id for b in self.manager.pool.blocks if b.ref_cnt}
+        self.emptied -= used
+        order = self.manager.queue.get_all_free_blocks()
+        cached = [
+            b.block_hash is not None for b in order if b.block_id not in self.emptied
+        ]
+        assert cached == sorted(cached)
+
+    @invariant()
+    def no_cached_block_has_lost_its_parent(self):
+        table = self.manager.pool.cached_block_hash_to_block
+        names = {name[:-4] for name in table._cache}
+        assert all(self.parent.get(name, name) in names | {name} for name in names)
+
+    @invariant()
+    def the_list_reads_as_vllm_sets_it(self):
+        queue = self.manager.queue
+        order = queue.get_all_free_blocks()
+        block, found = queue.fake_free_list_head.next_free_block, []
+        while block.block_id >= 0:
+            found.append(block)
+            block = block.next_free_block
+        assert found == order == list(queue.iter_blocks_after(None))
+
+
+@pytest.mark.parametrize("name", ["lru", "perc", "perc_decay", "priority"])
+def test_the_pool_stays_sound(name):
+    machine = type("Pool", (Pool,), {"policy": name})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(max_examples=40, stateful_step_count=40, deadline=None),
+    )
