@@ -71,6 +71,18 @@ def load(
     return reader.read(name, options)
 
 
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Finds out before long work whether `save` can write there; makes its folder.
+
+    Raises:
+        InputError: if it cannot.
+    """
+    from perc.files import check_writable
+    from perc.traces import parquet
+
+    check_writable(parquet.named_parquet(path).parent)
+
+
 def save(trace: "Trace", path: str | os.PathLike[str]) -> None:
     """Writes a trace as parquet, for `load` to read back unchanged.
 

@@ -37,7 +37,7 @@ def read(path: str, options: Options) -> Trace:
 
 
 def _rows(path: str, options: Options) -> Iterator[Row]:
-    lines = text_lines(path, split_lines(chunks(path, options.progress)))
+    lines = text_lines(path, split_lines(path, chunks(path, options.progress)))
     _, header = next(lines)
     names = [name.strip() for name in header.split(",")]
     if sorted(names) != sorted(COLUMNS):

@@ -32,7 +32,8 @@ def detect_format(path: str) -> str:
     start = next(pieces, b"")
     if start[TAR_MAGIC_AT:].startswith(TAR_MAGIC):
         return "ragpulse"
-    return _by_first_line(path, text_lines(path, split_lines(_again(start, pieces))))
+    lines = text_lines(path, split_lines(path, _again(start, pieces)))
+    return _by_first_line(path, lines)
 
 
 def _again(start: bytes, pieces):

@@ -17,6 +17,8 @@ import zstandard
 from perc.errors import InputError, bad_line
 
 CHUNK_BYTES = 1 << 18
+LONGEST_LINE = 1 << 28  # bytes; a small file can unpack to more than memory holds
+ZSTD_PIECE = 1 << 10  # bytes; each may unpack to tens of thousands of times as many
 GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 UNSUPPORTED = {b"PK\x03\x04": "zip", b"BZh": "bzip2", b"7z\xbc\xaf": "7z"}
 BOM = b"\xef\xbb\xbf"
@@ -95,7 +97,7 @@ def _zstd_chunks(raw: BinaryIO) -> Iterator[bytes]:
     """Frame by frame: the library's own reader takes a cut file for a whole one."""
     frame = zstandard.ZstdDecompressor().decompressobj()
     fed = False
-    while data := raw.read(CHUNK_BYTES):
+    while data := raw.read(ZSTD_PIECE):
         while data:
             yield frame.decompress(data)
             fed, data = not frame.eof, frame.unused_data if frame.eof else b""
@@ -105,16 +107,29 @@ def _zstd_chunks(raw: BinaryIO) -> Iterator[bytes]:
         raise EOFError("the last zstd frame does not end")
 
 
-def split_lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, from 1, without line ends (LF or CRLF) and byte-order mark."""
+def split_lines(path: str, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines, from 1, without line ends (LF or CRLF) and byte-order mark.
+
+    Raises:
+        InputError: if a line is longer than any request can be.
+    """
     number, rest = 0, []  # pieces of a line that is not over yet
+    length = 0  # theirs
     for piece in pieces:
         first, *others = piece.split(b"\n")
         rest.append(first)
+        length += len(first)
         for line in others:
             number += 1
             yield number, _bare(b"".join(rest), number)
-            rest = [line]
+            rest, length = [line], len(line)
+        if length > LONGEST_LINE:
+            raise bad_line(
+                path,
+                number + 1,
+                f"longer than {LONGEST_LINE >> 20} MiB",
+                "A trace has a line a request; is it one?",
+            )
     if any(rest):
         yield number + 1, _bare(b"".join(rest), number + 1)
 
@@ -191,4 +206,5 @@ def parse_records(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[Recor
 def records(path: str | Path, progress: Progress = None) -> Iterator[Record]:
     """The JSON objects of a JSONL file, compressed or not; see `chunks` for errors."""
     name = str(path)
-    return parse_records(name, text_lines(name, split_lines(chunks(path, progress))))
+    lines = split_lines(name, chunks(path, progress))
+    return parse_records(name, text_lines(name, lines))

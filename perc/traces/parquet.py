@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from perc.errors import InputError
+from perc.files import write_atomically
 from perc.traces.build import link_accesses
 from perc.traces.formats import Options
 from perc.types import Trace
@@ -41,9 +42,7 @@ def write(trace: Trace, path: str) -> None:
     """
     import polars as pl
 
-    target = Path(path)
-    if target.suffix != ".parquet":
-        raise InputError(f"{path}: perc writes parquet; end the name in .parquet.")
+    target = named_parquet(path)
     slices = list(zip(trace.start.tolist(), trace.stop.tolist(), strict=True))
     columns: dict[str, Any] = {name: getattr(trace, name) for name in REQUEST_COLUMNS}
     for name in LIST_COLUMNS:
@@ -59,14 +58,24 @@ def write(trace: Trace, path: str) -> None:
         "tells_blocks": trace.tells_blocks,
     }
     metadata = {METADATA_KEY: json.dumps({**facts, "sha256": _digest(trace, facts)})}
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    table = pl.DataFrame(columns)
     try:
-        pl.DataFrame(columns).write_parquet(partial, metadata=metadata)
-        partial.replace(target)
+        write_atomically(
+            target, lambda made: table.write_parquet(made, metadata=metadata)
+        )
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error}).") from error
-    finally:
-        partial.unlink(missing_ok=True)
+
+
+def named_parquet(path: str | os.PathLike[str]) -> Path:
+    """The path of a file to write.
+
+    Raises:
+        InputError: if the name does not end in .parquet.
+    """
+    if Path(path).suffix != ".parquet":
+        raise InputError(f"{path}: perc writes parquet; end the name in .parquet.")
+    return Path(path)
 
 
 def _digest(trace: Trace, facts: dict[str, Any]) -> str:

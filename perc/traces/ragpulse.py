@@ -30,6 +30,7 @@ from perc.traces.rows import Row, gather
 from perc.types import Trace
 
 BLOCK_TOKENS = 16
+LARGEST = 1 << 32  # bytes of an archive, unpacked
 TRACE_FILE = "0_trace.jsonl"
 # File of a segment's length, name of its id there, name of the list in a request;
 # in the order of the prompt.
@@ -75,11 +76,22 @@ def _files(path: str, progress: Progress) -> dict[str, Iterator[Record]]:
         place = place.parent
     if place.is_dir():
         return {name: records(place / name, progress) for name in names}
-    found = _unpacked(path, b"".join(chunks(place, progress)))
+    found = _unpacked(path, _joined(place, progress))
     missing = [name for name in names if name not in found]
     if missing:
         raise InputError(f"{path}: {', '.join(missing)} missing; fetch it again.")
     return found
+
+
+def _joined(place: Path, progress: Progress) -> bytes:
+    archive = io.BytesIO()
+    for piece in chunks(place, progress):
+        if archive.tell() + len(piece) > LARGEST:
+            raise InputError(
+                f"{place}: unpacks to more than {LARGEST >> 30} GiB; give its folder."
+            )
+        archive.write(piece)
+    return archive.getvalue()
 
 
 def _unpacked(path: str, archive: bytes) -> dict[str, Iterator[Record]]:
@@ -92,7 +104,7 @@ def _unpacked(path: str, archive: bytes) -> dict[str, Iterator[Record]]:
                 content = tar.extractfile(member)
                 if content:
                     where = f"{path}:{member.name}"
-                    lines = text_lines(where, split_lines([content.read()]))
+                    lines = text_lines(where, split_lines(where, [content.read()]))
                     found[Path(member.name).name] = parse_records(where, lines)
     except tarfile.TarError as error:
         raise InputError(

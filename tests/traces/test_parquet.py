@@ -78,9 +78,15 @@ def test_a_name_that_promises_another_format_is_refused(tmp_path, name):
         save(small_trace(), tmp_path / name)
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(InputError, match="cannot be written"):
-        save(small_trace(), tmp_path / "nowhere" / "t.parquet")
+def test_a_folder_that_is_not_there_is_made(tmp_path):
+    save(small_trace(), tmp_path / "new" / "t.parquet")
+    assert load(tmp_path / "new" / "t.parquet").n_requests == 3
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file.*choose another folder"):
+        save(small_trace(), tmp_path / "file" / "t.parquet")
 
 
 def test_foreign_files_are_refused(tmp_path):

@@ -1,0 +1,253 @@
+"""docs/coverage.md names code and tests that exist; the demos give what they should."""
+
+import ast
+import importlib.util
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "coverage.md"
+DEMOS = ROOT / "docs" / "guide" / "demos.py"
+SCRIPTS = 25
+MISSING = "**missing**"
+
+
+def rows(section: str) -> list[list[str]]:
+    """Cells of the table under a heading, without its head."""
+    text = DOCUMENT.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def all_rows() -> list[list[str]]:
+    if not DOCUMENT.is_file():
+        return []
+    return rows("The 25 scripts") + rows("CachePilot")
+
+
+@cache
+def names(path: Path) -> set[str]:
+    """Functions, classes and variables of a module."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    return found
+
+
+def absent(reference: str) -> bool:
+    """Whether `path`, `path:name` or `path::name` does not exist."""
+    path, _, name = reference.replace("::", ":").partition(":")
+    file = ROOT / path
+    return not file.is_file() or bool(name and name not in names(file))
+
+
+def faults(row: list[str]) -> list[str]:
+    """What is wrong with a row."""
+    feature, code, tests, left_out = row
+    named = [re.findall(r"`([^`]+)`", cell) for cell in (code, tests)]
+    if code == MISSING:
+        return [] if not tests and left_out else [f"{feature}: missing, but of what?"]
+    wrong = [reference for found in named for reference in found if absent(reference)]
+    if not all(named):
+        wrong.append(f"{feature}: no code or no test")
+    if any(not path.startswith("tests/") for path in named[1]):
+        wrong.append(f"{feature}: a test lies in tests/")
+    return wrong
+
+
+pytestmark = pytest.mark.skipif(
+    not DOCUMENT.is_file(), reason="run away from a checkout"
+)
+
+
+@pytest.mark.parametrize("row", all_rows(), ids=lambda row: row[0])
+def test_code_and_tests_of_a_row_exist(row):
+    assert faults(row) == []
+
+
+@pytest.mark.parametrize(
+    "code, tests, left_out",
+    [
+        ("`perc/gone.py:x`", "`tests/test_coverage.py::rows`", ""),
+        ("`perc/paging.py:gone`", "`tests/test_coverage.py::rows`", ""),
+        ("`perc/paging.py:hold`", "`tests/test_coverage.py::gone`", ""),
+        ("`perc/paging.py:hold`", "", ""),
+        ("`perc/paging.py:hold`", "`perc/paging.py:hold`", ""),
+        ("", "`tests/test_coverage.py::rows`", ""),
+        (MISSING, "", ""),
+        (MISSING, "`tests/test_coverage.py::rows`", "a thing"),
+    ],
+)
+def test_the_check_sees_what_is_wrong(code, tests, left_out):
+    assert faults(["a feature", code, tests, left_out])
+
+
+def test_every_script_has_a_row():
+    numbers = [int(row[0].split()[0]) for row in rows("The 25 scripts")]
+    assert numbers == list(range(1, SCRIPTS + 1))
+
+
+def test_what_a_row_lacks_is_said_in_the_end():
+    lacking = [row for row in all_rows() if row[1] == MISSING]
+    ending = DOCUMENT.read_text().split("\n## What is missing\n")[1]
+    for row in lacking:
+        number = row[0].split()[0]
+        word = f"cript {number}" if number.isdigit() else row[0].split()[0]
+        assert word in ending, row[0]
+
+
+# The demos of the scripts, with their acceptance values
+
+
+def test_nibbles_of_script_16(demos):
+    for byte in range(256):
+        pair = demos.unpack_nibbles(np.array([byte], np.uint8), 2)
+        assert -8 <= pair.min() and pair.max() <= 7
+        assert demos.pack_nibbles(pair).tolist() == [byte]
+    for n in range(20):
+        values = np.random.default_rng(n).integers(-8, 8, n).astype(np.int8)
+        packed = demos.pack_nibbles(values)
+        assert packed.nbytes == (n + 1) // 2
+        assert demos.unpack_nibbles(packed, n).tolist() == values.tolist()
+    with pytest.raises(ValueError, match="-8 to 7"):
+        demos.pack_nibbles(np.array([8]))
+
+
+@pytest.fixture(scope="module")
+def demos():
+    """docs/guide/demos.py as a module."""
+    place = importlib.util.spec_from_file_location("demos", DEMOS)
+    assert place is not None and place.loader is not None
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**32), "x"])
+def test_seeds_that_no_demo_takes(demos, monkeypatch, capsys, seed):
+    monkeypatch.setattr("sys.argv", ["demos.py", "9", "--seed", seed])
+    with pytest.raises(SystemExit) as end:
+        demos.main()
+    assert end.value.code == 2 and "--seed" in capsys.readouterr().err
+
+
+ACCEPTED = {
+    3: {"identical": True, "work": [24_512, 255], "ratio": pytest.approx(96.125, 1e-5)},
+    4: {"tokens": 10, "injective": True},
+    6: {"largest": 448.0, "least": 2.0**-9, "nan_codes": [0x7F, 0xFF]},
+    7: {"memory_ratio": 4.0},
+    8: {"kept": [0, 1, 16, 17, 18, 19], "places": [0, 1, 2, 3, 4, 5]},
+    9: {
+        "mean_tokens": pytest.approx(203.8633),
+        "contiguous": pytest.approx(0.900457, abs=1e-6),
+        "paged": pytest.approx(0.035191, abs=1e-6),
+        "worst_paged_tokens": 15,
+    },
+    10: {"device": "cpu", "copy_verified": True, "triad_verified": True},
+    11: {"copied": 1, "free_used_pinned": [12, 4, 0]},
+    12: {
+        "static": 190,
+        "static_busy": 0.533,
+        "continuous": 145,
+        "continuous_busy": 0.698,
+        "bound": 102,
+    },
+    15: {
+        "int8_tensor": 0.08287,
+        "int8_token": 0.02243,
+        "int8_channel": 0.00842,
+        "int4_tensor": 0.50478,
+        "int4_token": 0.30986,
+        "int4_channel": 0.14983,
+    },
+    16: {"numbers": 128, "bytes": 64, "round_trip": True},
+    18: {"gpu": [0, 0, 4], "cpu": [0, 10, 6], "hardware": "simulated"},
+    19: {"equal": True, "hardware": "simulated"},
+    21: {"hardware": "simulated", "refused": 3, "left": 0},
+    24: {
+        "ttft_s": 0.10,
+        "tpot_s": 0.05,
+        "itl_s": [0.04, 0.04, 0.07],
+        "p50_p95_p99": pytest.approx([5.5, 59.05, 91.81]),
+    },
+}
+
+
+@pytest.mark.parametrize("number", range(1, SCRIPTS + 1))
+def test_demo_of_a_script(demos, number):
+    found = demos.run(number, 0)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert rows("The 25 scripts")[number - 1][0] == f"{number} {found['name']}"
+    wanted = ACCEPTED.get(number, {})
+    assert {name: found[name] for name in wanted} == wanted
+    if number == 1:
+        assert found["max_abs_error"] <= 1e-5 and found["future_changes"] == 0
+        assert found["sizes"] == list(range(1, 13))
+    if number == 2:
+        assert found["relative_error"] <= 1e-5
+    if number == 5:
+        fit = [found[name]["sequences_of_4096"] for name in demos.MODELS]
+        assert fit == [27, 13, 104, 0, 107, 586]
+    if number == 6:
+        assert found["relative_error"] <= 2.0**-4
+    if number in (7, 13):
+        assert found["max_abs_error"] <= 1e-5
+    if number == 17:
+        assert found["h2o"] > found["window"]
+    if number == 20:
+        times = [list(way.values()) for way in list(found.values())[3:]]
+        assert times == [
+            [8.394, 33.559],
+            [1.195, 4.774],
+            [10.740, 42.953],
+            [42.960, 171.809],
+        ]
+    if number == 22:
+        assert found["a=0.8"]["expected"] == 3.3616
+        for one in (found["a=0.5"], found["a=0.8"]):
+            assert one["drawn"] == pytest.approx(one["expected"], rel=0.01)
+    if number == 25:
+        assert list(found.values())[3:] == [
+            "llama.cpp",
+            "TensorRT-LLM",
+            "SGLang",
+            "Dynamo",
+            "vLLM",
+        ]
+
+
+def test_a_seed_gives_the_same_demo_and_another_one_another(demos):
+    assert demos.run(14, 3) == demos.run(14, 3) != {**demos.run(14, 4), "seed": 3}
+
+
+def test_the_three_lines_of_script_4(demos):
+    assert demos.layout_lines() == [
+        "LayerKVCache created successfully.",
+        "Stored tokens: 10",
+        "Head 0 key offset for token 0: 0",
+    ]
+
+
+def test_a_layout_and_a_registration_refuse_what_is_not_there(demos):
+    cache = demos.LayerKVCache(heads=2, max_tokens=4, head_size=8)
+    cache.store(4)
+    with pytest.raises(ValueError, match="room for 4"):
+        cache.store(1)
+    with pytest.raises(ValueError, match="there is none"):
+        cache.offset(2, 0)
+    table = demos.Registrations()
+    key = table.register(10)
+    table.deregister(key)
+    with pytest.raises(KeyError):
+        table.read_s(key, 0, 1)
+    with pytest.raises(KeyError):
+        table.deregister(key)
+    assert table.register(1) != key
