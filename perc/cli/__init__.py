@@ -8,7 +8,7 @@ from importlib.metadata import version
 from perc.errors import InputError, TraceWarning
 
 FAILED, INPUT_ERROR, INTERRUPTED = 1, 2, 130
-NATIVE_LOOPS = "xla_cpu_small_while_loop_byte_threshold=100000"
+NATIVE_LOOPS = "xla_cpu_small_while_loop_byte_threshold=1000000"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -57,18 +57,35 @@ def _dispatch(words: list[str]) -> None:
     if words == ["--version"]:
         print(f"perc {version('perc-kv')}")
         return
+    from perc.cli.advise import advise
     from perc.cli.arguments import expand_files
+    from perc.cli.bench import bench
     from perc.cli.compare import compare
     from perc.cli.convert import convert
+    from perc.cli.cost import cost
     from perc.cli.curve import curve
     from perc.cli.explain import explain
+    from perc.cli.hardware import hardware
     from perc.cli.inspect import inspect_trace
+    from perc.cli.lab import lab
     from perc.cli.list_policies import list_policies
     from perc.cli.make import commands as make_commands
     from perc.cli.plan import plan
+    from perc.cli.profile import profile
+    from perc.cli.record import record
+    from perc.cli.report import report
+    from perc.cli.serve import serve
+    from perc.cli.simulate import simulate
     from perc.cli.sweep import sweep
+    from perc.cli.trace_from_prompts import trace_from_prompts
     from perc.cli.train import train
     from perc.cli.tune import tune
+    from perc.cli.vllm_benchmark import (
+        compare_models,
+        render_job,
+        show_job,
+        vllm_benchmark,
+    )
 
     if words[:1] != ["sweep"]:  # whose @grid.toml has tables, not flags
         words = expand_files(words)
@@ -83,17 +100,32 @@ def _dispatch(words: list[str]) -> None:
         return
     tyro.extras.subcommand_cli_from_dict(
         {
+            "bench": bench,
+            "advise": advise,
             "compare": compare,
+            "cost": cost,
             "curve": curve,
             "explain": explain,
+            "hardware": hardware,
             "inspect": inspect_trace,
             "convert": convert,
+            "lab": lab,
             "make": _make,
             "plan": plan,
             "policies": list_policies,
+            "profile": profile,
+            "record": record,
+            "report": report,
+            "serve": serve,
+            "simulate": simulate,
             "sweep": sweep,
+            "trace-from-prompts": trace_from_prompts,
             "train": train,
             "tune": tune,
+            "vllm-benchmark": vllm_benchmark,
+            "compare-models": compare_models,
+            "render-job": render_job,
+            "show-job": show_job,
         },
         prog="perc",
         description="Decides what an LLM server keeps in its KV cache. Start with "

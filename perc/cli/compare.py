@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from perc.cli.changes import compare_two_runs
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 from perc.cli.rules import NO_RULES, Ruling, compare_with_rules, refuse_without_rules
 from perc.cli.why import causes, print_json
@@ -29,7 +30,9 @@ POLICIES = arg(
 
 
 def compare(
-    trace: Annotated[Positional[str | None], arg(metavar="[TRACE]")] = None,
+    traces: Annotated[
+        Positional[tuple[str, ...]], arg(metavar="[TRACE | RUN RUN]")
+    ] = (),
     *,
     policies: Annotated[str, POLICIES] = ",".join(DEFAULT_POLICIES),
     capacities: Annotated[str, arg(metavar="SIZES")] = "1%,2%,5%,10%,25%",
@@ -44,7 +47,9 @@ def compare(
     """Compare eviction policies on a trace: what each hits, how far from the bound.
 
     Args:
-        trace: file of the trace; without one, synthetic chat traffic is made.
+        traces: file of the trace; without one, synthetic chat traffic is made. Two
+            folders of --out: what changed between the runs; exits with 1 if something
+            got worse by more than chance.
         policies: see POLICIES.
         capacities: cache sizes in blocks (4096) or shares of the distinct blocks
             (0.05 or 5%).
@@ -65,6 +70,9 @@ def compare(
     from perc.cli.progress import progress_bar
     from perc.files import check_writable
 
+    if len(traces) > 1:
+        return compare_two_runs(traces)
+    trace = traces[0] if traces else None
     began = time.perf_counter()
     chosen, sizes = parse_policies(policies), parse_capacities(capacities)
     refuse_without_rules(ruling)

@@ -23,8 +23,9 @@ def convert(
     Raises:
         InputError: if the source, the target or a flag is not as it must be.
     """
-    from perc.traces import save
+    from perc.traces import check_target, save
 
+    check_target(target)
     trace = open_trace(source, loading)
     save(trace, target)
     print(

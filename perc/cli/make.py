@@ -35,8 +35,9 @@ def _command(name: str, generator: Callable[..., "Trace"]) -> Callable[..., None
     def command(*, out: Path, **params: Any) -> None:
         from rich.console import Console
 
-        from perc.traces import save
+        from perc.traces import check_target, save
 
+        check_target(out)
         trace = generator(**params)
         save(trace, out)
         Console().print(_summary(trace, out), highlight=False, markup=False)

@@ -126,6 +126,7 @@ def _pace_since_now() -> Callable[[int, int], str]:
 def _print(table: "pl.DataFrame", grid: "Grid", count: int, out: Path) -> None:
     from rich.console import Console
 
+    from perc.report.best import best_configurations
     from perc.sweep_store import RESULTS
 
     console = Console(highlight=False)
@@ -134,7 +135,7 @@ def _print(table: "pl.DataFrame", grid: "Grid", count: int, out: Path) -> None:
         f"{len(table):,} rows",
         markup=False,
     )
-    best = _best(table)
+    best = best_configurations(table)
     for trace in best["trace"].unique(maintain_order=True)[:MOST_LINES]:
         console.print(
             _best_table(trace, best.filter(trace=trace), list(grid.parameters))
@@ -150,19 +151,6 @@ def _print(table: "pl.DataFrame", grid: "Grid", count: int, out: Path) -> None:
         f"{out / RESULTS}'))\"",
         markup=False,
         soft_wrap=True,
-    )
-
-
-def _best(table: "pl.DataFrame") -> "pl.DataFrame":
-    """The configuration that hits most, by trace and capacity, bounds left out."""
-    import polars as pl
-
-    return (
-        table.filter(~pl.col("policy").str.starts_with("belady"))
-        .sort("block_hit_ratio", descending=True, maintain_order=True)
-        .group_by("trace", "capacity_blocks", maintain_order=True)
-        .first()
-        .sort("trace", "capacity_blocks")
     )
 
 

@@ -1,4 +1,4 @@
-"""A run as a folder: run.json, results.parquet, curves.parquet and two charts."""
+"""A run as a folder: run.json, its tables as parquet, and two charts."""
 
 import json
 import platform
@@ -8,11 +8,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from perc.attribution import Attribution
+from perc.bootstrap import COVERS
+from perc.breakdown import block_intervals, breakdown
 from perc.capacities import log_grid
-from perc.compare import Comparison, Progress
+from perc.compare import Comparison, Progress, resolve, run
 from perc.compare import compare as run_compare
 from perc.files import check_writable, write_atomically
+from perc.metrics import warmup_requests
 from perc.report.verdict import verdict
 from perc.traces.hashing import hash_of
 from perc.types import AnyPolicy, Trace
@@ -59,10 +64,14 @@ def write_run(
     curves = run_compare(
         trace, policies, log_grid(trace, CURVE_POINTS), warmup=warmup, progress=progress
     )
+    skip = warmup_requests(trace, warmup)
+    sizes = list(dict.fromkeys(row.capacity_blocks for row in result.rows))
+    hits = _hits(trace, policies, sizes)
     chart = curve_chart(curves, result)
     writers = {
-        "results.parquet": _table(result).write_parquet,
-        "curves.parquet": _table(curves).write_parquet,
+        "results.parquet": _table(result, trace, hits, skip).write_parquet,
+        "curves.parquet": _curves(curves, trace, policies, skip).write_parquet,
+        "groups.parquet": _groups(trace, hits, sizes, skip).write_parquet,
         "curves.png": save_png(chart),
         "curves.html": save_html(chart),
         # Last: where it stands, the files beside it are of the same run.
@@ -72,14 +81,63 @@ def write_run(
     return [write_atomically(folder / name, write) for name, write in writers.items()]
 
 
-def _table(result: Comparison) -> "pl.DataFrame":
+def _hits(
+    trace: Trace, policies: Sequence[AnyPolicy], sizes: Sequence[int]
+) -> dict[str, np.ndarray]:
+    """Leading resident blocks i32[K, R] of every policy, LRU among them."""
+    (lru,) = resolve(["lru"])
+    named = {lru.name: lru} | {policy.name: policy for policy in policies}
+    return {name: run(policy, trace, sizes) for name, policy in named.items()}
+
+
+def _curves(curves: Comparison, trace: Trace, policies, skip: int) -> "pl.DataFrame":
+    sizes = list(dict.fromkeys(row.capacity_blocks for row in curves.rows))
+    return _table(curves, trace, _hits(trace, policies, sizes), skip)
+
+
+def _table(
+    result: Comparison, trace: Trace, hits: dict[str, np.ndarray], skip: int
+) -> "pl.DataFrame":
+    """The rows, and between which ends each block hit ratio lies."""
     import polars as pl
 
-    return pl.DataFrame(map(asdict, result.rows), infer_schema_length=None)
+    sizes = list(dict.fromkeys(row.capacity_blocks for row in result.rows))
+    sure = {
+        (name, size): ends
+        for name, found in hits.items()
+        for size, ends in zip(
+            sizes, block_intervals(trace, found, skip=skip), strict=True
+        )
+    }
+    rows = []
+    for row in result.rows:
+        ends = sure[row.policy, row.capacity_blocks]
+        rows.append(
+            asdict(row)
+            | {"block_hit_ratio_low": ends.low, "block_hit_ratio_high": ends.high}
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _groups(
+    trace: Trace, hits: dict[str, np.ndarray], sizes: Sequence[int], skip: int
+) -> "pl.DataFrame":
+    import polars as pl
+
+    parts = breakdown(trace, hits, sizes, skip=skip)
+    return pl.DataFrame(map(asdict, parts), infer_schema_length=None)
 
 
 def _save_json(value: dict) -> Callable[[Path], object]:
     return lambda path: path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def versions() -> dict[str, str]:
+    """Of what a run depends on."""
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("perc-kv", "jax", "numpy", "polars")},
+    }
 
 
 def _describe(
@@ -91,12 +149,11 @@ def _describe(
     return {
         "schema_version": SCHEMA_VERSION,
         "command": list(command),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("perc-kv", "jax", "numpy", "polars")},
-        },
+        "versions": versions(),
         "trace_sha256": hash_of(trace),
         "verdict": verdict(result),
+        "clairvoyant": list(result.clairvoyant),
         **result.as_dict(),
+        "definitions": {**result.definitions, "interval": COVERS},
         **({} if misses is None else {"misses": misses.as_dict()}),
     }

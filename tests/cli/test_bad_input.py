@@ -97,7 +97,7 @@ def test_misspelt_flag_is_answered_with_the_right_one(refused, mooncake, wrong, 
 
 def test_misspelt_command(refused):
     said = refused("compere")
-    assert "compere" in said.err and "compare, curve, explain" in said.words
+    assert "compere" in said.err and "compare, cost, curve, explain" in said.words
 
 
 def test_value_of_the_wrong_type(refused, mooncake):

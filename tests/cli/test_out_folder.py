@@ -15,6 +15,7 @@ FILES = [
     "curves.html",
     "curves.parquet",
     "curves.png",
+    "groups.parquet",
     "results.parquet",
     "run.json",
 ]
@@ -41,12 +42,30 @@ def test_the_folder_holds_these_files_and_no_leftovers(run):
 
 def test_results_equal_the_json_rows(run):
     folder, printed = run
-    assert pl.read_parquet(folder / "results.parquet").to_dicts() == printed["rows"]
+    results = pl.read_parquet(folder / "results.parquet")
+    low, high = (results[f"block_hit_ratio_{end}"] for end in ("low", "high"))
+    assert (
+        (low <= results["block_hit_ratio"]) & (results["block_hit_ratio"] <= high)
+    ).all()
+    assert results.drop(low.name, high.name).to_dicts() == printed["rows"]
+
+
+def test_groups_sum_to_the_whole(run):
+    groups = pl.read_parquet(run[0] / "groups.parquet")
+    whole = groups.filter(pl.col("by") == "all")
+    assert set(whole["policy"]) == {"lru", "perc_decay:tau_s=60", "belady"}
+    for by in set(groups["by"]) - {"all"}:
+        parts = groups.filter(by=by, policy="belady", capacity_blocks=10)
+        (one,) = whole.filter(policy="belady", capacity_blocks=10).to_dicts()
+        assert parts["requests"].sum() == one["requests"]
+        assert parts["input_tokens"].sum() == one["input_tokens"]
 
 
 def test_run_json_holds_what_was_printed_and_how_to_repeat_it(run):
     folder, printed = run
     stored = json.loads((folder / "run.json").read_text())
+    interval = stored["definitions"].pop("interval")
+    assert "bootstrap over sessions" in interval
     assert {key: stored[key] for key in printed} == printed
     assert stored["schema_version"] == 1
     assert stored["command"][0] == "perc"

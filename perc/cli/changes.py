@@ -1,0 +1,35 @@
+"""`perc compare RUN RUN`: what changed between two runs, for people and for CI."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from perc.errors import InputError
+
+WORSE = 1  # exit code
+
+
+def compare_two_runs(folders: Sequence[str]) -> None:
+    """Prints what changed; exits with `WORSE` if something got worse.
+
+    Raises:
+        InputError: if these are not two runs that can be compared.
+    """
+    from rich.console import Console
+
+    from perc.report.page.folders import read_run
+    from perc.report.regression import changes_table, compare_runs, words_of
+
+    if len(folders) != 2:
+        raise InputError(
+            f"perc compare takes one trace, or two folders of --out, not "
+            f"{len(folders)} paths."
+        )
+    old, new = (read_run(Path(folder)) for folder in folders)
+    found = compare_runs(old, new)
+    console = Console()
+    console.print(changes_table(found))
+    for sentence in words_of(found):
+        console.print(sentence, markup=False, highlight=False)
+    if found.worse:
+        sys.exit(WORSE)

@@ -1,0 +1,118 @@
+"""What a page says of simulated and of real servers."""
+
+import polars as pl
+
+from perc.report.page import charts
+from perc.report.page.cells import Block, Section, number, percent, table_of
+from perc.report.page.folders import Run
+
+
+def simulated(run: Run) -> Section:
+    results = run.tables["results"]
+    limits = {
+        name.removesuffix("_s").upper(): f"{value:g} s"
+        for name, value in run.about.get("limits", {}).items()
+    }
+    stated = ", ".join(f"{k} <= {v}" for k, v in limits.items()) or "no limit"
+    machine = run.about["machine"]
+    summary = [
+        f"{machine['model']} on {machine['tp']} x {machine['gpu']}, "
+        f"{run.about['server']['capacity_blocks']:,} blocks of KV cache; simulated "
+        "with the costs of a roofline, not measured.",
+        *_best_runs(results),
+        *run.about.get("notes", []),
+    ]
+    blocks = [
+        Block(
+            "Serving figures",
+            [f"Goodput: completed requests a second with {stated}."],
+            tables=[
+                table_of(
+                    _with_ends(results),
+                    "All loads and policies",
+                    [
+                        ("load", "load", number),
+                        ("policy", "policy", str),
+                        ("ttft_s_p50", "TTFT p50, s", number),
+                        ("ttft_s_p99", "TTFT p99, s", number),
+                        ("tpot_s_p50", "TPOT p50, s", number),
+                        ("e2e_s_p50", "E2E p50, s", number),
+                        ("goodput_per_s", "goodput, /s", number),
+                        ("token_hit_ratio", "token hits", percent),
+                        ("recompute_s", "recompute, s", number),
+                        ("preemptions", "preemptions", number),
+                        ("rejected", "rejected", number),
+                    ],
+                )
+            ],
+        )
+    ]
+    if "series" in run.tables:
+        blocks += [
+            Block(
+                f"Requests in the queue at load {load:g}",
+                chart=charts.lines(
+                    run.tables["series"].filter(pl.col("load") == load),
+                    "time_s",
+                    "queued",
+                    ("time (s)", "requests in the queue"),
+                ),
+                chart_says="Requests in the queue over time, a line a policy; the "
+                "figures are in series.parquet.",
+            )
+            for load in results["load"].unique(maintain_order=True)
+        ]
+    return Section(f"Serving {run.source}", run, summary, blocks)
+
+
+def _with_ends(results: pl.DataFrame) -> pl.DataFrame:
+    """Intervals under the names of their figures."""
+    ends = ("low", "high")
+    names = {f"ttft_{q}_s_{e}": f"ttft_s_{q}_{e}" for q in ("p50", "p99") for e in ends}
+    return results.rename({k: v for k, v in names.items() if k in results.columns})
+
+
+def _best_runs(results: pl.DataFrame) -> list[str]:
+    found = []
+    for load in results["load"].unique(maintain_order=True):
+        here = results.filter(pl.col("load") == load)
+        best = here.sort("ttft_s_p50", maintain_order=True).row(0, named=True)
+        lru = here.filter(pl.col("policy") == "lru")
+        beside = ""
+        if best["policy"] != "lru" and not lru.is_empty():
+            beside = f", LRU {lru['ttft_s_p50'][0]:.3g} s"
+        found.append(
+            f"Load {load:g}: the lowest median TTFT is {best['ttft_s_p50']:.3g} s with "
+            f"{best['policy']}{beside}."
+        )
+    return found
+
+
+def tried(run: Run) -> Section:
+    about = run.about
+    columns = [
+        ("arm", "engine", str),
+        ("repeat", "repeat", number),
+        ("requests", "requests", number),
+        ("hit_share", "tokens found", percent),
+        ("ttft_mean_ms", "TTFT mean, ms", number),
+        ("ttft_p50_ms", "TTFT p50, ms", number),
+        ("ttft_p99_ms", "TTFT p99, ms", number),
+        ("output_per_s", "output tokens/s", number),
+        ("same_answers", "answers as the first's", number),
+    ]
+    return Section(
+        "Real engines",
+        run,
+        about["verdict"],
+        [
+            Block(
+                "Every engine",
+                [
+                    f"{about['repeats']} engines each, arms in turn, answers greedy, "
+                    f"{about['at_once']} requests at a time."
+                ],
+                tables=[table_of(run.tables["results"], "Every engine", columns)],
+            )
+        ],
+    )
