@@ -28,7 +28,7 @@ def read_toml(path: str, parse: Callable[[dict[str, Any]], T], wanted: str) -> T
     try:
         with open(path, "rb") as file:
             table = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}. {wanted}") from None
     try:
         return parse(table)

@@ -189,19 +189,19 @@ def _policy(where: str, given: Any, files: Mapping[str, PolicySpec]) -> PolicySp
         if not hasattr(given, "name"):
             raise InputError(f"{where} is {given!r}; give a name or a table.")
         return PolicySpec(given.name, {}, {}, made=given, digest=_content(given))
-    if given.get("name") in files:
+    known = constructors()
+    name = given.get("name")
+    if not isinstance(name, str):
+        raise InputError(f"{where}.name is {name!r}; there are {', '.join(known)}.")
+    if name in files:
         if len(given) > 1:
             raise InputError(
-                f"{where}: {given['name']} is a file, whose parameters are fixed; give "
+                f"{where}: {name} is a file, whose parameters are fixed; give "
                 "its name alone, or vary those of a named policy."
             )
-        return files[given["name"]]
-    known = constructors()
-    if given.get("name") not in list(known):
-        raise InputError(
-            f"{where}.name is {given.get('name')!r}; there are {', '.join(known)}."
-        )
-    name = given["name"]
+        return files[name]
+    if name not in known:
+        raise InputError(f"{where}.name is {name!r}; there are {', '.join(known)}.")
     allowed = dict(inspect.signature(known[name]).parameters)
     takes_seed = allowed.pop("seed", None) is not None
     if "seed" in given:

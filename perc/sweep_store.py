@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from perc.errors import InputError
 from perc.files import write_atomically
-from perc.grid import Configuration, Grid, describe, digest
+from perc.grid import Configuration, Grid, configurations, describe, digest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -72,6 +72,7 @@ def begin(folder: Path, grid: Grid) -> None:
             "python": platform.python_version(),
             **{name: version(name) for name in (*DECIDING, "polars")},
         },
+        "configurations": len(configurations(grid)),
         "grid": describe(grid),
     }
     path = folder / "sweep.json"

@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No test is timed: a machine may be busy.
+settings.register_profile("perc", deadline=None)
+settings.load_profile("perc")
 
 
 @pytest.fixture(scope="session")

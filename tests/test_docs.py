@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import perc
+from perc.cli import main
 from perc.policies.registry import registry
 
 ROOT = Path(__file__).parent.parent
@@ -38,13 +39,15 @@ def test_readme_example_runs(capsys):
     assert "Row(policy='belady'" in capsys.readouterr().out
 
 
-def test_readme_commands_exist():
+def test_readme_commands_exist(capsys):
     text = "\n".join(blocks(ROOT / "README.md", "bash"))
     words = set(re.findall(r"^(?:.*&& )?perc (\w+)", text, re.MULTILINE))
     assert words == {"compare"}
-    table = re.findall(r"^\| `perc (\w+)", (ROOT / "README.md").read_text(), re.M)
-    named = "compare curve plan tune train explain sweep inspect convert make policies"
-    assert table == named.split()
+    table = re.findall(r"^\| `perc ([\w-]+)", (ROOT / "README.md").read_text(), re.M)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    (commands,) = re.findall(r"^usage: perc .*\{(.+)\}", capsys.readouterr().out)
+    assert set(table) == set(commands.split(","))
 
 
 def test_readme_lists_every_policy():
@@ -86,3 +89,10 @@ def test_the_online_policy_that_the_docs_add_works():
     exec(compile(code, "docs/extending.md", "exec"), scope)
     (row,) = perc.compare(perc.make("chat", requests=100), [scope["decay"]], [100]).rows
     assert row.block_hit_ratio > 0
+
+
+@pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="run away from a checkout")
+def test_the_bridge_that_the_docs_add_works(capsys):
+    code = blocks(ROOT / "docs" / "extending.md", "python")[-1]
+    exec(compile(code, "docs/extending.md", "exec"), {})
+    assert capsys.readouterr().out == "True\n"

@@ -175,6 +175,7 @@ DRAW = {"low": 0, "high": 2, "samples": 1, "scale": "log"}
         ({"traces": [{"path": __file__, "block_tokens": 1.5}]}, "a whole number"),
         ({"policies": ["lruu"]}, r"policies\[0\].name is 'lruu'; there are lru"),
         ({"policies": [{"tau_s": 1}]}, "name is None"),
+        ({"policies": [{"name": ["lru"]}]}, r"name is \['lru'\]; there are lru"),
         ({"policies": ["lru", "lru"]}, "policies has 'lru' twice"),
         ({"policies": [3]}, "give a name or a table"),
         ({"policies": [{**PERC, "tau": 1}]}, "no 'tau'; it has: name, tau_s"),
