@@ -3,11 +3,12 @@
     python benchmarks/board.py FOLDER [--out docs/board.md]
 
 FOLDER holds the traces by the names of `BOARDS`. Each table is what `perc compare
---warmup 0.5` says of all registered policies with their default parameters.
+--warmup 0.5` says of all registered policies with their default parameters, and of a
+network that `perc train` taught on the requests which are not counted.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +19,15 @@ from perc.cli.policies import parse_policies
 from perc.cli.progress import progress_bar
 from perc.compare import Comparison, Row, compare
 from perc.files import check_writable, write_atomically
+from perc.metrics import warmup_requests
 from perc.policies.registry import registry
+from perc.train.fit import fit
+from perc.tune_search import first_requests
+from perc.types import OnlinePolicy, Trace
 
 WARMUP = 0.5
 VARIANTS = {"gdsf": "gdsf:retained=true", "lru_k": "lru_k:retained=true"}
+SEED = 0  # of the training
 GAP = 0.01  # of hit ratio between LRU and the bound: a share of less says nothing
 
 
@@ -83,7 +89,10 @@ in [policies.md](policies.md).
   which).
 - **Bold**: the most hits of a policy that does not know the future. _Slanted_: fewer
   than `lru`.
+- `learned` is a network that `perc train` taught by imitation, seed {SEED}, on the
+  requests that are not counted, guarded; one for each trace ([learned.md](learned.md)).
 - Traces without priorities make `priority` `lru`.
+- Measured on {common.machine()}; {common.versions()}.
 """
 
 
@@ -109,6 +118,8 @@ def section(folder: Path, board: Board) -> str:
     trace = common.open_trace(folder / board.file, board.block_tokens)
     names = [(name, VARIANTS.get(name, "")) for name in registry]
     policies = parse_policies(",".join(filter(None, sum(names, ()))))
+    bounds = [policy.name for policy in policies].index("belady")
+    policies.insert(bounds, _learned(trace))
     with progress_bar(board.title) as progress:
         result = compare(
             trace, policies, board.capacities, warmup=WARMUP, progress=progress
@@ -127,6 +138,11 @@ def section(folder: Path, board: Board) -> str:
             "",
         ]
     )
+
+
+def _learned(trace: Trace) -> OnlinePolicy:
+    before = first_requests(trace, warmup_requests(trace, WARMUP))
+    return replace(fit(before, "imitation", seed=SEED), name="learned")
 
 
 def table(result: Comparison, bypass: set[str]) -> Iterator[str]:

@@ -46,16 +46,9 @@ def print_conditions(*traces: "Trace", seed: int, peers: Sequence[str] = ()) -> 
     """
     from perc.traces.hashing import hash_of
 
-    names = ("perc-kv", "jax", "numpy", *peers)
-    versions = [
-        ("python", platform.python_version()),
-        *zip(names, map(_version, names), strict=True),
-    ]
     say(f"command   python {shlex.join(sys.argv)}")
-    say(f"machine   {_processor()}, {os.cpu_count()} logical CPUs, {platform.system()}")
-    say(
-        f"versions  {', '.join(f'{name} {found}' for name, found in versions if found)}"
-    )
+    say(f"machine   {machine()}")
+    say(f"versions  {versions(peers)}")
     say(f"seed      {seed}")
     for trace in traces:
         say(
@@ -64,6 +57,20 @@ def print_conditions(*traces: "Trace", seed: int, peers: Sequence[str] = ()) -> 
             f"{trace.block_tokens} tokens"
         )
         say(f"          sha256 {hash_of(trace)}")
+
+
+def machine() -> str:
+    """Its processor, how many there are, its system."""
+    return f"{_processor()}, {os.cpu_count()} logical CPUs, {platform.system()}"
+
+
+def versions(peers: Sequence[str] = ()) -> str:
+    """Of what a result depends on, and of installed peers."""
+    names = ("perc-kv", "jax", "numpy", *peers)
+    found = {"python": platform.python_version()} | dict(
+        zip(names, map(_version, names), strict=True)
+    )
+    return ", ".join(f"{name} {number}" for name, number in found.items() if number)
 
 
 def say(line: str) -> None:

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from perc.cli import main
 from perc.policies.registry import registry
 
 ROOT = Path(__file__).parent.parent
+DATA = Path(__file__).parent / "data"
 CORE = [m.name for m in pkgutil.walk_packages(perc.__path__, "perc.")]
 POLICIES = [m.name for m in pkgutil.iter_modules(perc.policies.__path__)]
 
@@ -42,12 +44,25 @@ def test_readme_example_runs(capsys):
 def test_readme_commands_exist(capsys):
     text = "\n".join(blocks(ROOT / "README.md", "bash"))
     words = set(re.findall(r"^(?:.*&& )?perc (\w+)", text, re.MULTILINE))
-    assert words == {"compare"}
     table = re.findall(r"^\| `perc ([\w-]+)", (ROOT / "README.md").read_text(), re.M)
     with pytest.raises(SystemExit):
         main(["--help"])
     (commands,) = re.findall(r"^usage: perc .*\{(.+)\}", capsys.readouterr().out)
     assert set(table) == set(commands.split(","))
+    assert "compare" in words and words <= set(table)
+
+
+def test_readme_leads_from_a_trace_to_a_page(tmp_path, monkeypatch):
+    (block,) = [b for b in blocks(ROOT / "README.md", "bash") if "perc report" in b]
+    lines = [line.split("#")[0].split() for line in block.splitlines()]
+    commands = [words[1:] for words in lines if words[0] == "perc"]
+    assert len(lines) == 5 and len(commands) == 3
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XLA_FLAGS", "")  # the command sets it
+    shutil.copy(DATA / "mooncake.jsonl", "trace.jsonl")
+    for words in commands:
+        main(words)
+    assert "Why prompts missed" in (tmp_path / "report.html").read_text()
 
 
 def test_readme_lists_every_policy():

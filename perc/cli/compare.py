@@ -13,7 +13,6 @@ from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 from perc.cli.rules import NO_RULES, Ruling, compare_with_rules, refuse_without_rules
 from perc.cli.why import causes, print_json
 from perc.compare import DEFAULT_POLICIES
-from perc.errors import InputError
 from perc.policies.registry import registry
 
 if TYPE_CHECKING:
@@ -76,14 +75,20 @@ def compare(
     began = time.perf_counter()
     chosen, sizes = parse_policies(policies), parse_capacities(capacities)
     refuse_without_rules(ruling)
+    if out is not None and not ruling.check:
+        check_writable(out)
     if ruling.rules is not None:
-        if out:
-            raise InputError("--out does not go with --rules; print --json instead.")
+        usual = policies == ",".join(DEFAULT_POLICIES)
+        named = None if usual else policies
         compare_with_rules(
             ruling,
             None if trace is None else lambda: open_trace(trace, loading),
-            None if policies == ",".join(DEFAULT_POLICIES) else chosen,
+            None if usual else chosen,
             sizes,
+            out=out,
+            command=_command(
+                trace, named, capacities, warmup, why, why_by, ruling, loading
+            ),
             warmup=warmup,
             why=why,
             why_by=why_by,
@@ -91,8 +96,6 @@ def compare(
         )
         print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
         return
-    if out is not None:
-        check_writable(out)
     traffic = embedded_trace() if trace is None else open_trace(trace, loading)
     with progress_bar("replaying") as progress:
         result = run(traffic, chosen, sizes, warmup=warmup, progress=progress)
@@ -108,7 +111,7 @@ def compare(
                 traffic,
                 chosen,
                 command=_command(
-                    trace, policies, capacities, warmup, why, why_by, loading
+                    trace, policies, capacities, warmup, why, why_by, ruling, loading
                 ),
                 warmup=warmup,
                 misses=misses,
@@ -124,17 +127,19 @@ def compare(
 
 def _command(
     trace: str | None,
-    policies: str,
+    policies: str | None,
     capacities: str,
     warmup: float,
     why: bool,
     why_by: str | None,
+    ruling: Ruling,
     loading: Loading,
 ) -> list[str]:
     """The command that gives the same again, every flag resolved."""
     words = ["perc", "compare", *([] if trace is None else [trace])]
     flags = {"policies": policies, "capacities": capacities, "warmup": warmup}
-    flags["why-by"] = why_by
+    flags |= {"why-by": why_by, "rules": ruling.rules}
+    flags["bytes-per-token"] = ruling.bytes_per_token
     words += ["--why"] if why else []
     for name, value in {**flags, **asdict(loading)}.items():
         if value is not None:

@@ -1,7 +1,7 @@
 """`perc compare --rules FILE`: what retention rules gain, and what they cost."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -38,6 +38,8 @@ def compare_with_rules(
     policies: "list[AnyPolicy] | None",
     capacities: list[int | float],
     *,
+    out: Path | None,
+    command: Sequence[str],
     warmup: float,
     why: bool,
     why_by: "Grouping | None",
@@ -50,6 +52,8 @@ def compare_with_rules(
         open_it: opens the trace; None where none was named and it would be made.
         policies: those to compare; None = the usual ones.
         capacities: blocks or shares of the working set.
+        out: folder for run.json and the tables as parquet.
+        command: how to get the same again.
         warmup: first share of the requests that only fills the cache.
         why: say why each policy missed, the rules among the causes.
         why_by: the same for each kind or turn.
@@ -63,7 +67,10 @@ def compare_with_rules(
     from perc.retention import compare_rules, load_rules
     from perc.retention.report import RULED_POLICIES
 
-    rules = load_rules(str(ruling.rules))
+    source = Path(str(ruling.rules))
+    rules = load_rules(str(source))
+    if ruling.check and out is not None:
+        raise InputError("--check replays nothing, so it writes no --out.")
     if ruling.check:
         _print_check(ruling, rules, open_it() if open_it else None)
         return
@@ -92,6 +99,13 @@ def compare_with_rules(
         warmup=warmup,
         ruled=result.hits,
     )
+    if out is not None:
+        from perc.report.ruled_folder import write_ruled_run
+
+        written = write_ruled_run(
+            out, result, trace, rules=source, command=command, misses=misses
+        )
+        print(f"wrote {', '.join(map(str, written))}", file=sys.stderr)
     if as_json:
         print_json(result, misses)
     else:

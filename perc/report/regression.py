@@ -23,9 +23,14 @@ from perc.errors import InputError
 from perc.report.page.folders import Run
 
 # By command: what rows are told apart by, and figures with 1 where more is better.
-KEYS = {"compare": "capacity_blocks", "simulate": "load"}
+KEYS = {
+    "compare": "capacity_blocks",
+    "compare --rules": "capacity_blocks",
+    "simulate": "load",
+}
 FIGURES = {
     "compare": {"block_hit_ratio": 1},
+    "compare --rules": {"block_hit_ratio": 1},
     "simulate": {"ttft_s_p50": -1, "goodput_per_s": 1, "recompute_s": -1},
 }
 WORDS = {"capacity_blocks": "blocks", "load": "load"}

@@ -75,8 +75,15 @@ def write_run(
         "curves.png": save_png(chart),
         "curves.html": save_html(chart),
         # Last: where it stands, the files beside it are of the same run.
-        "run.json": _save_json(_describe(result, misses, trace, command)),
+        "run.json": save_json(_describe(result, misses, trace, command)),
     }
+    return write_files(folder, writers)
+
+
+def write_files(
+    folder: Path, writers: dict[str, Callable[[Path], object]]
+) -> list[Path]:
+    """Writes the files of a run, run.json last; an older one goes first."""
     (folder / "run.json").unlink(missing_ok=True)
     return [write_atomically(folder / name, write) for name, write in writers.items()]
 
@@ -128,7 +135,8 @@ def _groups(
     return pl.DataFrame(map(asdict, parts), infer_schema_length=None)
 
 
-def _save_json(value: dict) -> Callable[[Path], object]:
+def save_json(value: dict) -> Callable[[Path], object]:
+    """Writes a value to whatever path it is given."""
     return lambda path: path.write_text(json.dumps(value, indent=2) + "\n")
 
 
@@ -140,6 +148,16 @@ def versions() -> dict[str, str]:
     }
 
 
+def provenance(trace: Trace, command: Sequence[str]) -> dict:
+    """Where a run comes from: what repeats it, and of what."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "command": list(command),
+        "versions": versions(),
+        "trace_sha256": hash_of(trace),
+    }
+
+
 def _describe(
     result: Comparison,
     misses: Attribution | None,
@@ -147,10 +165,7 @@ def _describe(
     command: Sequence[str],
 ) -> dict:
     return {
-        "schema_version": SCHEMA_VERSION,
-        "command": list(command),
-        "versions": versions(),
-        "trace_sha256": hash_of(trace),
+        **provenance(trace, command),
         "verdict": verdict(result),
         "clairvoyant": list(result.clairvoyant),
         **result.as_dict(),

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "retention.md"
@@ -67,6 +68,37 @@ def test_json_says_the_same(perc, mooncake, rules):
     assert row["without"]["block_hit_ratio"] == plain["block_hit_ratio"]
 
 
+def test_out_has_the_same_and_a_page(perc, mooncake, rules, tmp_path):
+    folder, page = tmp_path / "run", tmp_path / "page.html"
+    said = perc(
+        "compare",
+        mooncake,
+        *SMALL,
+        "--rules",
+        rules,
+        "--why",
+        "--out",
+        folder,
+        "--json",
+    )
+    answer = json.loads(said.out)
+    results = pl.read_parquet(folder / "results.parquet")
+    classes = pl.read_parquet(folder / "classes.parquet")
+    for row, answered in zip(results.to_dicts(), answer["rows"], strict=True):
+        assert row["policy"] == answered["policy"]
+        assert row["block_hit_ratio"] == answered["with_rules"]["block_hit_ratio"]
+        assert row["without_recompute_s"] == answered["without"]["recompute_s"]
+    tenants = classes.filter(pl.col("by") == "tenant", pl.col("policy") == "lfu")
+    assert tenants["name"].to_list() == ["(no tenant)", "first"]
+    about = json.loads((folder / "run.json").read_text())
+    assert about["rules"] == rules.read_text()
+    assert about["command"][-6:-4] == ["--rules", str(rules)]
+    perc("report", folder, "--out", page)
+    for words in ("By tenant", "By rule", "Why prompts missed"):
+        assert words in page.read_text()
+    assert perc("compare", folder, folder).code == 0
+
+
 def test_check_replays_nothing(perc, mooncake, rules):
     said = perc("compare", "--rules", rules, "--check")
     assert said.code == 0 and "2 rule(s), 1 tenant(s), no mistakes" in said.out
@@ -93,7 +125,7 @@ def test_no_toml_and_no_file(refused, tmp_path, rules):
     "flags, said_of_it",
     [
         (["--policies", "arc"], "'arc' looks at the cache to choose"),
-        (["--out", "/tmp/nothing"], "--out does not go with --rules"),
+        (["--check", "--out", "runs"], "--check replays nothing, so it writes no"),
         (["--bytes-per-token", "0"], "0.0 bytes per token; give 2 * layers"),
     ],
 )

@@ -96,6 +96,23 @@ def test_what_stands_in_a_run_is_never_markup(run_folder, tmp_path):
     assert Reader(text).scripts == 1
 
 
+def test_loads_side_by_side_have_their_charts(tmp_path):
+    rows = [
+        {"load": load, "policy": policy, "ttft_s_p50": load / 8, "goodput_per_s": 2.0}
+        for load in (1.0, 4.0)
+        for policy in ("lru", "perc_decay")
+    ]
+    machine = {"model": "m", "tp": 1, "gpu": "g"}
+    about = {"command": ["perc", "simulate"], "machine": machine, "trace": "t"}
+    about["server"] = {"capacity_blocks": 9}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    for loads, charts in ((rows, 2), (rows[:2], 0)):
+        pl.DataFrame(loads).write_parquet(tmp_path / "results.parquet")
+        text = page([read_run(tmp_path)])
+        assert text.count("<svg") == charts
+        assert ("Median TTFT by load" in text) is ("Goodput by load" in text)
+
+
 def test_runs_of_real_engines_have_a_page(tmp_path):
     row = {"arm": "stock", "repeat": 0, "requests": 9, "hit_share": 0.25}
     pl.DataFrame([row, row | {"arm": "perc"}]).write_parquet(

@@ -10,6 +10,7 @@ from perc.report.page.folders import Run
 
 
 def compared(run: Run) -> Section:
+    """Curves, tables and verdict of the run."""
     about, tables = run.about, run.tables
     bounds = about.get("clairvoyant") or _bounds(tables["results"])
     blocks = [
@@ -44,7 +45,7 @@ def compared(run: Run) -> Section:
         ),
     ]
     if "misses" in about:
-        blocks.append(_why(about["misses"]))
+        blocks.append(why(about["misses"]))
     if "groups" in tables:
         blocks += _groups(tables["groups"])
     return Section(f"Comparison on {run.source}", run, about["verdict"], blocks)
@@ -55,7 +56,8 @@ def _bounds(results: pl.DataFrame) -> list[str]:
     return [name for name in names if name.startswith("belady")]
 
 
-def _why(misses: dict[str, Any]) -> Block:
+def why(misses: dict[str, Any]) -> Block:
+    """The causes of misses, as `Attribution.as_dict` gives them: a chart."""
     rows = misses["rows"]
     causes = list(rows[0]["misses"])
     flat = [

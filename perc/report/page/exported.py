@@ -45,6 +45,7 @@ class Runs(Collector):
         self._root = root
 
     def collect(self) -> Iterator[Metric]:
+        """The metrics as they stand now."""
         families = {
             (command, column): GaugeMetricFamily(name, says, labels=LABELS[command])
             for command, columns in EXPORTED.items()

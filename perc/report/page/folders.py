@@ -12,6 +12,7 @@ from perc.errors import InputError
 # What a folder of each command has beside its JSON.
 TABLES = {
     "compare": ("results", "curves", "groups"),
+    "compare --rules": ("results", "classes"),
     "simulate": ("results", "series"),
     "plan": ("plan",),
     "sweep": ("results",),
@@ -86,6 +87,8 @@ def _describe(folder: Path) -> tuple[str, dict[str, Any]]:
     command = words[1] if len(words) > 1 else ""
     if command not in IN_RUN_JSON:
         raise InputError(f"{path}: of no command that a report can show: {words}.")
+    if command == "compare" and "rules" in about:
+        command = "compare --rules"
     return command, about
 
 

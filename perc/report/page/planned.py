@@ -11,6 +11,7 @@ from perc.report.page.folders import Run
 
 
 def planned(run: Run) -> Section:
+    """Knees, needs and curves of a run of `perc plan`."""
     curve, about = run.tables["plan"], run.about
     summary = [
         f"{knee['policy']}: the knee is at {knee['capacity_gib']:,.1f} GiB "
@@ -69,6 +70,7 @@ def planned(run: Run) -> Section:
 
 
 def swept(run: Run) -> Section:
+    """The best of each capacity in a run of `perc sweep`."""
     results = run.tables["results"]
     fixed = {"trace", "trace_sha256", "seed", "policy", "capacity_blocks", "warmup"}
     after = results.columns.index("policy") + 1

@@ -4,10 +4,12 @@ from perc.report.page.cells import Section
 from perc.report.page.compared import compared
 from perc.report.page.folders import Run
 from perc.report.page.planned import planned, swept
+from perc.report.page.ruled import ruled
 from perc.report.page.served import simulated, tried
 
 MAKERS = {
     "compare": compared,
+    "compare --rules": ruled,
     "simulate": simulated,
     "plan": planned,
     "sweep": swept,

@@ -6,8 +6,14 @@ from perc.report.page import charts
 from perc.report.page.cells import Block, Section, number, percent, table_of
 from perc.report.page.folders import Run
 
+BY_LOAD = (
+    ("Median TTFT", "ttft_s_p50", "TTFT p50 (s)"),
+    ("Goodput", "goodput_per_s", "goodput (requests/s)"),
+)
+
 
 def simulated(run: Run) -> Section:
+    """Loads and policies of a run of `perc simulate`."""
     results = run.tables["results"]
     limits = {
         name.removesuffix("_s").upper(): f"{value:g} s"
@@ -47,6 +53,16 @@ def simulated(run: Run) -> Section:
             ],
         )
     ]
+    if results["load"].n_unique() > 1:
+        blocks += [
+            Block(
+                f"{title} by load",
+                chart=charts.lines(results, "load", column, ("load", says)),
+                chart_says=f"{title} over load, a line a policy; the figures are in "
+                "results.parquet.",
+            )
+            for title, column, says in BY_LOAD
+        ]
     if "series" in run.tables:
         blocks += [
             Block(
@@ -89,6 +105,7 @@ def _best_runs(results: pl.DataFrame) -> list[str]:
 
 
 def tried(run: Run) -> Section:
+    """Arms of a run of `perc vllm-benchmark`, as they were measured."""
     about = run.about
     columns = [
         ("arm", "engine", str),
