@@ -160,6 +160,34 @@ def line_tile(form: Format, page: Page) -> tuple[int, int, int]:
     return groups, at.width // groups, share
 
 
+def row_constants(form: Format, page: Page, fp8: bool) -> dict:
+    """What a kernel needs to know to read and write the rows of a format.
+
+    Args:
+        form: the format.
+        page: shape of a page.
+        fp8: whether the hardware converts fp8; else the kernel does.
+    """
+    at = layout(form, page)
+    groups, group, share = line_tile(form, page)
+    return {
+        "WIDTH": at.width,
+        "GROUPS": form.groups,
+        "LINE_GROUPS": groups,
+        "GROUP": group,
+        "SHARE": share,
+        "BITS": form.bits,
+        "FP8": 0 if form.kind != "fp8" else 1 if fp8 else 2,
+        "SIGNED": form.signed,
+        "SYMMETRIC": form.symmetric,
+        "OFFSET": form.offset,
+        "SCALE": list(SCALE_BYTES).index(form.scale_dtype),
+        "SCALE_AT": at.scale_at,
+        "ZERO_AT": at.zero_at,
+        "ROW": at.row_bytes,
+    }
+
+
 def power_of_two(n: int) -> int:
     """The least power of two that is not below n."""
     return 1 << (n - 1).bit_length()
@@ -185,27 +213,13 @@ def _tiles(form: Format, pool: Buffer) -> int:
 def _constants(pool: Buffer, form: Format, fp8: bool) -> dict:
     page = pool.shape[1:]
     at = layout(form, page)
-    groups, group, share = line_tile(form, page)
     outer_tile, groups_tile, group_tile, inner_tile = _tile(form, pool)
     return {
         "PAGES": pool.shape[0],
         "OUTER": at.outer,
         "LENGTH": at.length,
         "INNER": at.inner,
-        "WIDTH": at.width,
-        "GROUPS": form.groups,
-        "LINE_GROUPS": groups,
-        "GROUP": group,
-        "SHARE": share,
-        "BITS": form.bits,
-        "FP8": 0 if form.kind != "fp8" else 1 if fp8 else 2,
-        "SIGNED": form.signed,
-        "SYMMETRIC": form.symmetric,
-        "OFFSET": form.offset,
-        "SCALE": list(SCALE_BYTES).index(form.scale_dtype),
-        "SCALE_AT": at.scale_at,
-        "ZERO_AT": at.zero_at,
-        "ROW": at.row_bytes,
+        **row_constants(form, page, fp8),
         "T_OUTER": outer_tile,
         "T_GROUPS": groups_tile,
         "T_GROUP": group_tile,

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from perc.kernels import launch as launching
-from perc.kernels.evict import line_tile, power_of_two
-from perc.kernels.formats import SCALE_BYTES, Format, Page, layout
+from perc.kernels.evict import line_tile, power_of_two, row_constants
+from perc.kernels.formats import Format, Page, layout
 from perc.kernels.launch import Backend, Buffer, Launch, chosen
 from perc.kernels.pages import is_page
 from perc.kernels.quantised import dequantise, parts
@@ -135,8 +135,7 @@ def _stored(form: Format | None, page: Page, fp8: bool) -> dict:
         line |= {"SIGNED": True, "SYMMETRIC": True, "OFFSET": 0, "SCALE": 0}
         line |= {"SCALE_AT": 0, "ZERO_AT": 0, "ROW": page[0] * page[1] * page[2]}
         return line | {"T_GROUPS": 1, "T_GROUP": power_of_two(page[2])}
-    at = layout(form, page)
-    groups, group, share = line_tile(form, page)
+    groups, group, _ = line_tile(form, page)
     if form.axis == "channel":  # lanes are channels, each with its own scale
         lanes = (1, power_of_two(page[2]))
     else:
@@ -144,20 +143,7 @@ def _stored(form: Format | None, page: Page, fp8: bool) -> dict:
     return {
         "STORED": True,
         "CHANNEL": form.axis == "channel",
-        "WIDTH": at.width,
-        "GROUP": group,
-        "GROUPS": form.groups,
-        "LINE_GROUPS": groups,
-        "SHARE": share,
-        "BITS": form.bits,
-        "FP8": 0 if form.kind != "fp8" else 1 if fp8 else 2,
-        "SIGNED": form.signed,
-        "SYMMETRIC": form.symmetric,
-        "OFFSET": form.offset,
-        "SCALE": list(SCALE_BYTES).index(form.scale_dtype),
-        "SCALE_AT": at.scale_at,
-        "ZERO_AT": at.zero_at,
-        "ROW": at.row_bytes,
+        **row_constants(form, page, fp8),
         "T_GROUPS": lanes[0],
         "T_GROUP": max(lanes[1], 16 // lanes[0]),
     }

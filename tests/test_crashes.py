@@ -21,6 +21,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from tests.crashes_of_recorder import play_recorder
+
 PERC = Path(sys.executable).with_name("perc")
 GRID = """
 capacities = [40, 80, 160, 320]
@@ -37,11 +39,11 @@ tau_s = [10, 100, 1000]
 # Each command, the files that it leaves, and what of them may differ: times and words.
 COMMANDS = {
     "make": ["make", "chat", "--requests", "3000", "--out", "made.parquet"],
-    "convert": (["convert", "base.parquet", "made.parquet"]),
-    "compare": (["compare", "base.parquet", "--policies", "lru,perc", "--out", "run"]),
-    "plan": (["plan", "base.parquet", "--bootstrap", "0", "--out", "run"]),
-    "report": (["report", "done", "--out", "page.html"]),
-    "sweep": (["sweep", "@grid.toml", "--out", "run"]),
+    "convert": ["convert", "base.parquet", "made.parquet"],
+    "compare": ["compare", "base.parquet", "--policies", "lru,perc", "--out", "run"],
+    "plan": ["plan", "base.parquet", "--bootstrap", "0", "--out", "run"],
+    "report": ["report", "done", "--out", "page.html"],
+    "sweep": ["sweep", "@grid.toml", "--out", "run"],
     "train": (
         ["train", "base.parquet", "--steps", "40", "--members", "1", "--checkpoint"]
         + ["part.npz", "--out", "policy.npz"]
@@ -148,6 +150,11 @@ def test_a_killed_command_leaves_nothing_torn_and_goes_on(name, base):
 
 
 @pytest.mark.slow
+def test_a_recorder_stands_many_kills():
+    assert play_recorder(PERC, 15) > 5
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_stands_many_kills(name, base):
     assert play(name, 15, base) > 5
@@ -157,13 +164,17 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=15, help="of each command")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=[*COMMANDS])
+    names = [*COMMANDS, "record"]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
         prepare(Path(made))
         total = 0
         for command in given.only:
-            struck = play(command, given.kills, Path(made), given.seed)
+            if command == "record":
+                struck = play_recorder(PERC, given.kills, given.seed)
+            else:
+                struck = play(command, given.kills, Path(made), given.seed)
             total += struck
             print(f"{command:<8} {struck} of {given.kills} kills struck it at work")
     print(f"{total} kills: nothing torn, results the same")
