@@ -52,6 +52,8 @@ class Comparison:
     lru_hits: np.ndarray  # i64[M + 1], counted block hits of LRU at every capacity
     counted_blocks: int  # blocks looked up by the counted requests
     clairvoyant: tuple[str, ...]  # policies that are bounds, not choices
+    # Leading resident blocks i32[K, R] of each policy, LRU among them, if kept.
+    hits: dict[str, np.ndarray] | None = None
 
     def as_dict(self) -> dict:
         """What `--json` prints."""
@@ -76,6 +78,7 @@ def compare(
     *,
     warmup: float = 0.0,
     cost: PrefillCost = DEFAULT_COST,
+    keep_hits: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Replays a trace through every policy at every capacity.
@@ -90,6 +93,7 @@ def compare(
         capacities: blocks (int) or shares of the working set (float).
         warmup: the first share of the requests fills the cache and is not counted.
         cost: prices recomputed tokens.
+        keep_hits: keep what each request hit, 4 bytes a request, policy and capacity.
         progress: called before each replay.
 
     Raises:
@@ -106,10 +110,16 @@ def compare(
     base = _index_of(lru, running)
     bound_of = [_index_of(bounds[policy.bypass], running) for policy in chosen]
     found: list[list[Metrics]] = []
+    hits: dict[str, np.ndarray] = {}
     for policy in running:
         if progress:
             progress(len(found), len(running), policy.name)
-        found.append(measured(policy, trace, sizes, skip, cost))
+        if keep_hits:
+            hits[policy.name] = kept = run(policy, trace, sizes, cost=cost)
+            rows = measure_rows(trace, kept, warmup_requests=skip, cost=cost)
+            found.append(rows)
+        else:
+            found.append(measured(policy, trace, sizes, skip, cost))
     if progress:
         progress(len(running), len(running), "done")
 
@@ -117,18 +127,20 @@ def compare(
         own, low, high = (found[i][k].block_hit_ratio for i in (p, base, bound_of[p]))
         return ratio(own - low, high - low) if high > low else None
 
-    rows = [
-        Row(policy.name, size, **asdict(found[p][k]), gap_closed=gap_closed(p, k))
-        for k, size in enumerate(sizes)
-        for p, policy in enumerate(chosen)
-    ]
     return Comparison(
         trace=describe(trace, skip),
         definitions=_definitions(trace, warmup, skip, cost),
-        rows=rows,
+        rows=[
+            Row(policy.name, size, **asdict(found[p][k]), gap_closed=gap_closed(p, k))
+            for k, size in enumerate(sizes)
+            for p, policy in enumerate(chosen)
+        ],
         lru_hits=lru_curve(trace, warmup_requests=skip),
         counted_blocks=int((trace.stop - trace.start)[skip:].sum()),
         clairvoyant=tuple(p.name for p in chosen if p.clairvoyant),
+        hits={"lru": hits[running[base].name]} | {p.name: hits[p.name] for p in chosen}
+        if keep_hits
+        else None,
     )
 
 

@@ -222,6 +222,17 @@ def test_every_policy_serves_the_same_tokens(small_chat):
         assert row.recompute_tokens + round(row.token_hit_ratio * asked) == asked
 
 
+def test_hits_are_kept_on_demand_and_are_those_of_the_rows(small_chat):
+    names, sizes = ["perc", "lfu"], [60, 300]
+    plain = compare(small_chat, names, sizes)
+    kept = compare(small_chat, names, sizes, keep_hits=True)
+    assert plain.hits is None and kept.hits is not None
+    assert list(kept.hits) == ["lru", "perc", "lfu"]
+    assert plain.rows == kept.rows
+    for name, hits in kept.hits.items():
+        assert np.array_equal(hits, run(*resolve([name]), small_chat, sizes))
+
+
 def test_everything_fits_then_every_policy_is_ideal(small_chat):
     result = compare(small_chat, ALL, [small_chat.n_blocks])
     ideal = result.trace["ideal_block_hit_ratio"]

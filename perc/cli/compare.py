@@ -98,7 +98,14 @@ def compare(
         return
     traffic = embedded_trace() if trace is None else open_trace(trace, loading)
     with progress_bar("replaying") as progress:
-        result = run(traffic, chosen, sizes, warmup=warmup, progress=progress)
+        result = run(
+            traffic,
+            chosen,
+            sizes,
+            warmup=warmup,
+            keep_hits=out is not None,
+            progress=progress,
+        )
     misses = causes(traffic, chosen, sizes, why=why, why_by=why_by, warmup=warmup)
     _say_notes(traffic, result)
     if out is not None:

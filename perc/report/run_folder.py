@@ -44,7 +44,7 @@ def write_run(
 
     Args:
         folder: made if absent; files of the same names are replaced.
-        result: of `compare`.
+        result: of `compare`; with its hits kept, nothing is replayed again for them.
         trace: what was replayed.
         policies: as given to `compare`.
         command: how to get the same again.
@@ -62,15 +62,21 @@ def write_run(
 
     check_writable(folder)
     curves = run_compare(
-        trace, policies, log_grid(trace, CURVE_POINTS), warmup=warmup, progress=progress
+        trace,
+        policies,
+        log_grid(trace, CURVE_POINTS),
+        warmup=warmup,
+        keep_hits=True,
+        progress=progress,
     )
     skip = warmup_requests(trace, warmup)
     sizes = list(dict.fromkeys(row.capacity_blocks for row in result.rows))
-    hits = _hits(trace, policies, sizes)
+    hits = _hits(result, trace, policies, sizes)
+    every = _hits(curves, trace, policies, [])
     chart = curve_chart(curves, result)
     writers = {
         "results.parquet": _table(result, trace, hits, skip).write_parquet,
-        "curves.parquet": _curves(curves, trace, policies, skip).write_parquet,
+        "curves.parquet": _table(curves, trace, every, skip).write_parquet,
         "groups.parquet": _groups(trace, hits, sizes, skip).write_parquet,
         "curves.png": save_png(chart),
         "curves.html": save_html(chart),
@@ -89,17 +95,17 @@ def write_files(
 
 
 def _hits(
-    trace: Trace, policies: Sequence[AnyPolicy], sizes: Sequence[int]
+    result: Comparison,
+    trace: Trace,
+    policies: Sequence[AnyPolicy],
+    sizes: Sequence[int],
 ) -> dict[str, np.ndarray]:
     """Leading resident blocks i32[K, R] of every policy, LRU among them."""
+    if result.hits is not None:
+        return result.hits
     (lru,) = resolve(["lru"])
     named = {lru.name: lru} | {policy.name: policy for policy in policies}
     return {name: run(policy, trace, sizes) for name, policy in named.items()}
-
-
-def _curves(curves: Comparison, trace: Trace, policies, skip: int) -> "pl.DataFrame":
-    sizes = list(dict.fromkeys(row.capacity_blocks for row in curves.rows))
-    return _table(curves, trace, _hits(trace, policies, sizes), skip)
 
 
 def _table(
