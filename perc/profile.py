@@ -51,6 +51,7 @@ class Profile:
     top_rows: tuple[RowTokens, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain numbers and words, for JSON."""
         found = asdict(self)
         for name in ("prompt_tokens", "response_tokens", "total_tokens"):
             found[name] = found[name]._asdict()

@@ -12,7 +12,6 @@ the first that fits:
 import json
 import os
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -81,33 +80,6 @@ def read_dataset(path: str | os.PathLike[str], *, limit: int | None = None) -> D
     """
     source = os.fspath(path)
     return conversations(source, list(_rows(source)), limit=limit)
-
-
-def read_hub(
-    name: str, *, split: str = "train", config: str | None = None, limit: int = 1000
-) -> Dataset:
-    """Streams the first rows of a Hugging Face data set.
-
-    Raises:
-        InputError: if the package `datasets` is missing, or the data set is.
-    """
-    try:
-        from datasets import load_dataset  # pyright: ignore[reportMissingImports]
-    except ImportError:
-        raise InputError(
-            f"{name}: data sets of the hub need a package: pip install datasets"
-        ) from None
-    source = f"hf:{name}"
-    try:
-        rows = list(
-            islice(load_dataset(name, config, split=split, streaming=True), limit)
-        )
-    except Exception as error:  # the package raises many kinds
-        raise InputError(
-            f"{source}: cannot be read ({error}); check name, split and configuration, "
-            "or download it and give the file."
-        ) from None
-    return conversations(source, rows, limit=limit)._replace(total=None)
 
 
 def conversations(

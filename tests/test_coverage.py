@@ -9,11 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perc.hardware import accelerator, link
+from perc.model_shapes import model
+from perc.policies.lru import lru
+from perc.prefix_traces import trace_of_tokens
+from perc.roofline import roofline
+from perc.serving.metrics import Limits, latencies, meets
+from perc.serving.settings import Batching, Server
+from perc.serving.simulate import Served, simulate
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "coverage.md"
 DEMOS = ROOT / "docs" / "guide" / "demos.py"
 SCRIPTS = 25
+SECTIONS = ("The 25 scripts", "CachePilot", "The KV-offload lab", "KVopt")
 MISSING = "**missing**"
 
 
@@ -27,7 +39,7 @@ def rows(section: str) -> list[list[str]]:
 def all_rows() -> list[list[str]]:
     if not DOCUMENT.is_file():
         return []
-    return rows("The 25 scripts") + rows("CachePilot")
+    return [row for section in SECTIONS for row in rows(section)]
 
 
 @cache
@@ -39,6 +51,8 @@ def names(path: Path) -> set[str]:
             found.add(node.name)
         elif isinstance(node, ast.Assign):
             found |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
     return found
 
 
@@ -93,6 +107,11 @@ def test_the_check_sees_what_is_wrong(code, tests, left_out):
 def test_every_script_has_a_row():
     numbers = [int(row[0].split()[0]) for row in rows("The 25 scripts")]
     assert numbers == list(range(1, SCRIPTS + 1))
+
+
+def test_a_row_says_one_thing_once():
+    features = [row[0] for row in all_rows()]
+    assert len(features) == len(set(features))
 
 
 def test_what_a_row_lacks_is_said_in_the_end():
@@ -222,6 +241,60 @@ def test_demo_of_a_script(demos, number):
             "Dynamo",
             "vLLM",
         ]
+
+
+def test_errors_of_script_15_after_a_sample(demos):
+    """Its second set of values: the generator has drawn script 9's sample before."""
+    rng = np.random.default_rng(0)
+    rng.lognormal(5, 0.8, 10_000)
+    assert demos.quantisation_errors(rng) == {
+        "int8_tensor": 0.09917,
+        "int8_token": 0.02245,
+        "int8_channel": 0.00968,
+        "int4_tensor": 0.50968,
+        "int4_token": 0.30991,
+        "int4_channel": 0.17405,
+    }
+
+
+def eight_at_once(lengths: list[int], batching: Batching) -> Served:
+    """Requests that arrive together and make so many tokens, four in a batch."""
+    trace = trace_of_tokens(
+        [[at] for at in range(8)],
+        block_tokens=1,
+        arrival_s=[0.0] * 8,
+        output_tokens=lengths,
+    )
+    cost = roofline(model("llama-3.1-8b"), accelerator("h100"))
+    return simulate(trace, lru(), Server(5000, max_running=4, batching=batching), cost)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(1, 60), min_size=8, max_size=8))
+def test_continuous_batching_never_takes_more_steps(lengths):
+    """Script 12, any lengths: fewer or equal, and no fewer than slots allow."""
+    static = eight_at_once(lengths, "static").totals["steps"]
+    continuous = eight_at_once(lengths, "max_throughput").totals["steps"]
+    assert static == max(lengths[:4]) + max(lengths[4:])
+    bound = max(-(-sum(lengths) // 4), *lengths)
+    assert bound <= continuous <= static
+
+
+def test_a_single_token_has_no_tpot_and_meets_any():
+    """Script 24, n = 1: left out of the mean, 0 for goodput."""
+    served = eight_at_once([1, 5, 1, 5, 5, 5, 5, 5], "max_throughput")
+    tpot = latencies(served)["tpot_s"]
+    single = served.made_tokens == 1
+    assert single.sum() == 2 and np.array_equal(np.isnan(tpot), single)
+    assert np.array_equal(meets(served, Limits(tpot_s=0.0)), single)
+
+
+def test_a_copy_stalls_for_what_its_lead_does_not_hide(demos):
+    """Script 18: nothing where the lead is as long as the transfer."""
+    copy_s = float(link("pcie5").time_s(5_011 * 28_672))
+    assert 0.001 < copy_s < 1
+    stalls = demos.run(18, 0)["stall_s_by_lead"]
+    assert stalls == {"0 ms": copy_s, "1 ms": copy_s - 0.001, "1000 ms": 0.0}
 
 
 def test_a_seed_gives_the_same_demo_and_another_one_another(demos):

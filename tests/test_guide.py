@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "guide"
 CHAPTERS = sorted(GUIDE.glob("[0-9]*.md"))
 LARGEST_BYTES = 60_000
+WIDE_EM = 0.6  # of a mean letter, in the widest font that sans-serif stands for
 SUBJECTS = (
     "why",
     "cost",
@@ -82,3 +84,27 @@ def test_every_picture_is_drawn_by_the_script_and_shown(pictures):
 def test_pictures_can_be_drawn_again(pictures, name):
     drawn = pictures.PICTURES[name]()
     assert drawn.to_dict() == pictures.PICTURES[name]().to_dict()
+
+
+def ends_of_texts(node: xml.Element, at: float = 0.0, turned: bool = False):
+    """(left, right, text) of what is written from left to right, as a wide font."""
+    moved = node.get("transform", "")
+    at += sum(float(x) for x in re.findall(r"translate\((-?[\d.e-]+)", moved))
+    turned |= "rotate(-90)" in moved
+    if node.tag.endswith("}text") and not turned and node.get("opacity") != "0":
+        text = "".join(node.itertext())
+        size = float(node.get("font-size", "10px").removesuffix("px"))
+        width = WIDE_EM * size * len(text)
+        before = {"start": 0.0, "middle": 0.5, "end": 1.0}[node.get("text-anchor", "")]
+        yield at - before * width, at + (1 - before) * width, text
+    for child in node:
+        yield from ends_of_texts(child, at, turned)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
+def test_no_word_of_a_picture_is_cut(chapter):
+    root = xml.parse(chapter.with_suffix(".svg")).getroot()
+    ends = list(ends_of_texts(root))
+    assert len(ends) > 5
+    width = float(root.get("width", "nan"))
+    assert [text for left, right, text in ends if not 0 <= left <= right <= width] == []

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from perc.errors import InputError
 from perc.profile import profile, requests_of
 from perc.profile_estimate import estimate_error, estimate_tokens, subwords
+from perc.profile_hub import DATA_SETS, read_hub
 from perc.profile_presets import PRESETS, trace_of_preset
-from perc.profile_rows import Message, conversations, read_dataset, read_hub
+from perc.profile_rows import Message, conversations, read_dataset
 from perc.profile_trace import trace_of_dataset
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "profiling.md"
@@ -302,8 +303,40 @@ def test_a_hubs_data_set_is_streamed_to_its_limit(monkeypatch):
     with pytest.raises(InputError, match="no such split.*download it"):
         read_hub("a/b")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match="pip install datasets"):
+    with pytest.raises(InputError, match=r"pip install 'perc-kv\[datasets\]'"):
         read_hub("a/b")
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+def test_a_short_name_is_a_data_set_of_the_hub(monkeypatch, name):
+    """Without a network: the package that would ask for it is replaced."""
+    asked = []
+
+    def load_dataset(name, config, *, split, streaming):
+        asked.append(name)
+        yield {"prompt": "What is a block?"}
+
+    fake = types.SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    found = read_hub(name, limit=1)
+    assert asked == [DATA_SETS[name].name] and "/" in asked[0]
+    assert found.source == f"hf:{DATA_SETS[name].name}"
+    read_hub("imdb", limit=1)  # a name of the hub's own
+    assert asked[1] == "imdb"
+
+
+def test_without_a_network_the_error_says_what_to_do(monkeypatch):
+    def load_dataset(*given, **more):
+        raise ConnectionError("Couldn't reach the hub\n(request id 17)\n")
+
+    fake = types.SimpleNamespace(load_dataset=load_dataset)
+    monkeypatch.setitem(sys.modules, "datasets", fake)
+    said = r"hf:OpenAssistant/oasst1: cannot be read \(Couldn't reach the hub\)"
+    with pytest.raises(InputError, match=said) as raised:
+        read_hub("oasst1")
+    assert "network" in str(raised.value) and "hf auth login" not in str(raised.value)
+    with pytest.raises(InputError, match="lmsys-chat-1m: .*hf auth login"):
+        read_hub("arena")
 
 
 # Traffic

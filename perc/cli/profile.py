@@ -37,7 +37,8 @@ def profile(
 
     Args:
         file: CSV, JSON, JSONL or parquet with conversations, turns, or prompts and
-            answers; hf:NAME, a Hugging Face data set; or preset:NAME, lengths only.
+            answers; hf:NAME, a Hugging Face data set (hf:oasst1, hf:alpaca,
+            hf:sharegpt and hf:arena are short names); or preset:NAME, lengths only.
         tokenizer: of the model, in the format of Hugging Face's tokenizers; without it
             lengths are estimated.
         limit: conversations to look at; by default all, of a hub's data set 1,000.
@@ -165,7 +166,8 @@ def _preset(
 
 def _read(file: str, limit: int | None, split: str, config: str | None) -> "Dataset":
     from perc.errors import InputError
-    from perc.profile_rows import read_dataset, read_hub
+    from perc.profile_hub import read_hub
+    from perc.profile_rows import read_dataset
 
     if file.startswith(HUB):
         n = HUB_LIMIT if limit is None else limit

@@ -176,7 +176,9 @@ def show_job(
     try:
         found = json_module.loads(result.read_text())
         table = trials(found["job"], found["results"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise InputError(f"{result}: {error.strerror}; check the path.") from None
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{result}: not what a script of perc render-job writes ({error!r})."
         ) from None
@@ -229,7 +231,7 @@ def _job(trace: str | None, trial: Trial, loading: Loading) -> dict[str, Any]:
 def _of_prompts(trial: Trial) -> list[dict[str, Any]]:
     from perc.bridges.vllm_jobs import prompts_of, requests_of_prompts
     from perc.prefix_text import read_prompts
-    from perc.profile_rows import read_hub
+    from perc.profile_hub import read_hub
 
     assert trial.prompts is not None
     hub, name = trial.prompts.startswith("hf:"), trial.prompts.removeprefix("hf:")
@@ -267,7 +269,7 @@ def _show(
     if as_json:
         print(json_module.dumps(about | {"rows": table.to_dicts()}))
         return
-    console = Console()
+    console = Console(markup=False)
     console.print(trials_table(table))
     for sentence in said:
         console.print(sentence, markup=False, highlight=False)

@@ -211,6 +211,12 @@ def test_what_the_figures_hide():
     assert slow == perc  # arrivals change nothing
 
 
+def test_what_never_fits_is_tried_three_times_and_dropped():
+    """Not for ever: nothing changes between the tries."""
+    found = run("lru", Traffic("longctx", requests=3), Machine(4), variant="seeded")
+    assert (found.deferrals, found.dropped, found.served) == (6, 3, 0)
+
+
 def test_unknown_variants_are_refused():
     with pytest.raises(InputError, match="classic, seeded"):
         run("perc", variant="latest")

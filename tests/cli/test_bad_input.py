@@ -27,6 +27,11 @@ def test_missing_file(refused, tmp_path):
     assert "gone.jsonl" in said.err and "check the path" in said.err
 
 
+def test_missing_result_of_a_job(refused, tmp_path):
+    said = refused("show-job", tmp_path / "gone.json")
+    assert "gone.json: No such file or directory; check the path." in said.err
+
+
 def test_empty_file(refused, tmp_path):
     path = tmp_path / "empty.jsonl"
     path.touch()
