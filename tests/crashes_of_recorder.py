@@ -1,6 +1,5 @@
 """`perc record` that is killed while an engine tells it of requests."""
 
-import itertools
 import random
 import subprocess
 import tempfile
@@ -54,11 +53,11 @@ def _killed(perc: Path, folder: Path, after_s: float) -> int:
     )
     socket.recv()  # it has subscribed
     end_s = time.monotonic() + after_s
-    for number in itertools.count():
-        if time.monotonic() >= end_s:
-            break
+    number = 0
+    while time.monotonic() < end_s:
         socket.send_multipart([b"", number.to_bytes(8, "big"), _message(number)])
         time.sleep(0.002)
+        number += 1
     recorder.kill()
     recorder.wait()
     socket.close(0)

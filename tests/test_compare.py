@@ -230,7 +230,8 @@ def test_hits_are_kept_on_demand_and_are_those_of_the_rows(small_chat):
     assert list(kept.hits) == ["lru", "perc", "lfu"]
     assert plain.rows == kept.rows
     for name, hits in kept.hits.items():
-        assert np.array_equal(hits, run(*resolve([name]), small_chat, sizes))
+        (policy,) = resolve([name])
+        assert np.array_equal(hits, run(policy, small_chat, sizes))
 
 
 def test_everything_fits_then_every_policy_is_ideal(small_chat):

@@ -121,7 +121,7 @@ def _print(found: "Recommendation") -> None:
 
     from perc.advice_report import command_line
 
-    console = Console(highlight=False, soft_wrap=False)
+    console = Console(highlight=False, markup=False, soft_wrap=False)
 
     def say(text: str = "", style: str | None = None) -> None:
         console.print(text, style=style, markup=False)

@@ -202,7 +202,7 @@ def _tell(
         plain = [{"seed": seed} | _plain(asdict(row)) for seed, row in rows]
         print(json_module.dumps({"note": note, "rows": plain}, allow_nan=False))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(table(rows))
     console.print(note, style="dim", markup=False)
 
@@ -252,7 +252,7 @@ def _compare(names, traffic, machine, batch, admission, card, seeds, as_json) ->
         about = {"equal_work": found.equal_work, "verdicts": said, "rows": rows}
         print(json_module.dumps(about, allow_nan=False))
     else:
-        console = Console(highlight=False)
+        console = Console(highlight=False, markup=False)
         console.print(compared_table(found))
         for sentence in said:
             console.print(sentence, markup=False)

@@ -10,7 +10,7 @@ WORSE = 1  # exit code
 
 
 def compare_two_runs(folders: Sequence[str]) -> None:
-    """Prints what changed; exits with `WORSE` if something got worse.
+    """Prints what changed; exits with `WORSE` if something got worse or is missing.
 
     Raises:
         InputError: if these are not two runs that can be compared.
@@ -25,11 +25,17 @@ def compare_two_runs(folders: Sequence[str]) -> None:
             f"perc compare takes one trace, or two folders of --out, not "
             f"{len(folders)} paths."
         )
+    files = [folder for folder in folders if not Path(folder).is_dir()]
+    if files:
+        raise InputError(
+            f"{files[0]}: is no folder. Two paths are two runs, as --out wrote them; a "
+            "trace is compared alone."
+        )
     old, new = (read_run(Path(folder)) for folder in folders)
     found = compare_runs(old, new)
-    console = Console()
+    console = Console(markup=False)
     console.print(changes_table(found))
     for sentence in words_of(found):
         console.print(sentence, markup=False, highlight=False)
-    if found.worse:
+    if found.worse or found.gone:
         sys.exit(WORSE)

@@ -13,6 +13,7 @@ from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 from perc.cli.rules import NO_RULES, Ruling, compare_with_rules, refuse_without_rules
 from perc.cli.why import causes, print_json
 from perc.compare import DEFAULT_POLICIES
+from perc.errors import InputError
 from perc.policies.registry import registry
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ def compare(
     from perc.files import check_writable
 
     if len(traces) > 1:
+        if out is not None:
+            raise InputError("--out does not go with two runs: redirect the table.")
         return compare_two_runs(traces)
     trace = traces[0] if traces else None
     began = time.perf_counter()
@@ -190,7 +193,7 @@ def _print_table(
     from perc.report.tables import comparison_table
     from perc.report.verdict import verdict
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     trace = result.trace
     console.print(
         f"{trace['source']}: {trace['requests']:,} requests, "

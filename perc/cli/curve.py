@@ -103,7 +103,7 @@ def _print_estimates(traffic, chosen, sizes, rate, share, as_json) -> None:
         about = f"{SAMPLES} disjoint samples, each {rate} of the blocks"
         print(json_module.dumps({"definitions": {"sample": about}, "rows": rows}))
         return
-    Console(highlight=False).print(estimate_table(blocks, found))
+    Console(highlight=False, markup=False).print(estimate_table(blocks, found))
 
 
 def _print_table(result: "Comparison") -> None:
@@ -111,7 +111,7 @@ def _print_table(result: "Comparison") -> None:
 
     from perc.report.tables import curve_table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(curve_table(result))
     for name in ("semantics", "counted"):
         console.print(f"{name}: {result.definitions[name]}", style="dim", markup=False)

@@ -148,7 +148,7 @@ def _print(found: "Explanation") -> None:
 
     from perc.report import explain_tables as tables
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(
         f"{found.trace['source']}: {found.trace['requests']:,} requests, "
         f"{found.trace['distinct_blocks']:,} distinct blocks.",

@@ -34,7 +34,7 @@ def inspect_trace(
         return
     from rich.console import Console
 
-    console = Console()
+    console = Console(markup=False)
     for title, rows in _tables(facts):
         console.print(title, markup=False, highlight=False)
         console.print(_table(rows))

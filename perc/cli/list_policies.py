@@ -22,7 +22,7 @@ def list_policies() -> None:
             doc.splitlines()[0],
             "\n".join(f"{p.name}={p.default}" for p in parameters),
         )
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(table)
     console.print(
         "--policies perc_decay:tau_s=60 sets a parameter; --policies mine.npz takes a "

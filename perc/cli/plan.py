@@ -115,7 +115,7 @@ def _print(plan: "Plan") -> None:
     from perc.report.break_even_table import break_even_table, returns_sentence
     from perc.report.plan_tables import curve_table, needs_table, sentences
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     trace = plan.trace
     console.print(
         f"{trace['source']}: {trace['requests']:,} requests of {trace['sessions']:,} "

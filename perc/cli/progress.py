@@ -23,7 +23,7 @@ def progress_bar(title: str) -> Iterator[Progress | None]:
     from rich.progress import Progress as Bar
 
     with Bar(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

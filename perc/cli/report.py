@@ -34,6 +34,6 @@ def report(
             "perc report needs a folder. Make one: perc compare --why --out run"
         )
     check_writable(out.parent)
-    if out.is_dir():
-        raise InputError(f"--out {out}: is a folder; name a file, such as report.html.")
+    if out.is_dir() or out.suffix != ".html":
+        raise InputError(f"--out {out}: name a file that ends in .html.")
     print(f"wrote {write_report(runs, out, title)}", file=sys.stderr)

@@ -147,7 +147,7 @@ def _print_tables(result: "RuleComparison", misses: "Attribution | None") -> Non
     from perc.report.miss_table import print_misses
     from perc.retention.tables import class_tables, rules_table, verdict
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     trace = result.trace
     console.print(
         f"{trace['source']}: {trace['requests']:,} requests, "

@@ -129,7 +129,7 @@ def _print(table: "pl.DataFrame", grid: "Grid", count: int, out: Path) -> None:
     from perc.report.best import best_configurations
     from perc.sweep_store import RESULTS
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(
         f"{count:,} configurations at {len(grid.capacities):,} capacities: "
         f"{len(table):,} rows",

@@ -281,7 +281,7 @@ def _say(
         }
         print(json_module.dumps(found, allow_nan=False))
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     score = about["held_out_score"]
     shown = "" if score is None else f", held-out score {score:.4f}"
     console.print(

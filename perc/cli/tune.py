@@ -138,7 +138,7 @@ def _print(tuning: "Tuning", path: str, capacities: str, train: float) -> None:
 
     from perc.report.tune_tables import sentences, tuning_table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     rounds = ", then ".join(
         f"{rung.configurations:,} on {rung.requests:,}" for rung in tuning.rungs
     )

@@ -17,7 +17,7 @@ from perc.types import Trace
 def write_plan(
     folder: Path, plan: Plan, trace: Trace, *, command: Sequence[str]
 ) -> list[Path]:
-    """Writes plan.json, plan.parquet (the curves), plan.png and plan.html.
+    """Writes plan.json, the curves, what targets need, plan.png and plan.html.
 
     Args:
         folder: made if absent; files of the same names are replaced.
@@ -44,10 +44,12 @@ def write_plan(
     }
     text = json.dumps(described, indent=2) + "\n"
     table = pl.DataFrame(map(asdict, plan.points), infer_schema_length=None)
+    needs = pl.DataFrame(described["needs"], infer_schema_length=None)
     chart = plan_chart(plan)
     return [
         write_atomically(folder / "plan.json", lambda path: path.write_text(text)),
         write_atomically(folder / "plan.parquet", table.write_parquet),
+        write_atomically(folder / "needs.parquet", needs.write_parquet),
         write_atomically(folder / "plan.png", save_png(chart)),
         write_atomically(folder / "plan.html", save_html(chart)),
     ]

@@ -16,6 +16,7 @@ two traces that share sessions are not, and then this misses small changes.
 
 from dataclasses import dataclass
 
+import polars as pl
 from rich import box
 from rich.table import Table
 
@@ -57,7 +58,8 @@ class Regression:
     key: str  # what `Change.at` is
     same_trace: bool
     changes: list[Change]
-    missing: list[str]  # policies that only one of the runs has
+    gone: list[str]  # policies, and sizes or loads of them, of the old run only
+    added: list[str]  # of the new run only
 
     @property
     def worse(self) -> list[Change]:
@@ -69,16 +71,24 @@ def compare_runs(old: Run, new: Run) -> Regression:
     """What changed from one run to the other.
 
     Raises:
-        InputError: if they are of two commands, of one that is not compared, or have
-            no policy and capacity, or load, in common.
+        InputError: if they are of two commands, of one that is not compared, count
+            other requests of one trace, or have no policy and capacity, or load, in
+            common.
     """
     if old.command != new.command or old.command not in KEYS:
         raise InputError(
             f"{old.folder} is of perc {old.command}, {new.folder} of perc "
-            f"{new.command}: give two runs of perc compare, or two of perc simulate."
+            f"{new.command}: give two runs of perc compare, two with --rules, or two "
+            "of perc simulate."
         )
     key = KEYS[old.command]
     same = _trace_of(old) == _trace_of(new)
+    counted = [run.about.get("definitions", {}).get("counted") for run in (old, new)]
+    if same and counted[0] != counted[1]:
+        raise InputError(
+            f"{old.folder} counts {counted[0]}, {new.folder} {counted[1]}: give two "
+            "runs with the same --warmup."
+        )
     tables = [run.tables["results"] for run in (old, new)]
     joined = tables[0].join(tables[1], on=["policy", key], maintain_order="left")
     if joined.is_empty():
@@ -91,8 +101,21 @@ def compare_runs(old: Run, new: Run) -> Regression:
         for row in joined.iter_rows(named=True)
         for figure, sign in FIGURES[old.command].items()
     ]
-    names = [set(table["policy"]) for table in tables]
-    return Regression(key, same, changes, sorted(names[0] ^ names[1]))
+    gone, added = (_only(a, b, key) for a, b in (tables, tables[::-1]))
+    return Regression(key, same, changes, gone, added)
+
+
+def _only(some: pl.DataFrame, others: pl.DataFrame, key: str) -> list[str]:
+    """Policies, and places of a policy that both have, which only `some` has."""
+    alone = some.join(others, on=["policy", key], how="anti", maintain_order="left")
+    both = set(others["policy"])
+    found = [
+        f"{row['policy']} at {row[key]:,g} {WORDS[key]}"
+        if row["policy"] in both
+        else row["policy"]
+        for row in alone.iter_rows(named=True)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _trace_of(run: Run) -> object:
@@ -165,9 +188,13 @@ def words_of(found: Regression) -> list[str]:
         else "The runs are of different traces: a change within the 95 % interval of a "
         "difference of independent samples is called unsure."
     )
-    only = [f"{name} is in one of the runs only." for name in found.missing]
+    only = [
+        f"The {which} run alone has {', '.join(names)}."
+        for which, names in (("old", found.gone), ("new", found.added))
+        if names
+    ]
     n = len(found.worse)
-    end = (
-        f"{n} of {len(found.changes)} figures got worse." if n else "Nothing got worse."
-    )
+    end = "What both have did not get worse." if found.gone else "Nothing got worse."
+    if n:
+        end = f"{n} of {len(found.changes)} figures got worse."
     return [how, *only, end]

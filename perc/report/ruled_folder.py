@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from perc.attribution import Attribution
 from perc.files import check_writable
-from perc.report.run_folder import provenance, save_json, write_files
+from perc.report.run_folder import (
+    misses_writer,
+    provenance,
+    save_json,
+    write_files,
+)
 from perc.retention import RuleComparison
 from perc.retention.tables import verdict
 from perc.types import Trace
@@ -55,6 +60,7 @@ def write_ruled_run(
         **({} if misses is None else {"misses": misses.as_dict()}),
     }
     writers = {
+        **misses_writer(about.get("misses", {})),
         "results.parquet": _frame(_results(result)).write_parquet,
         "classes.parquet": _frame(_classes(result)).write_parquet,
         "run.json": save_json(about),

@@ -18,6 +18,7 @@ from perc.compare import Comparison, Progress, resolve, run
 from perc.compare import compare as run_compare
 from perc.files import check_writable, write_atomically
 from perc.metrics import warmup_requests
+from perc.report.flat_misses import flat_misses
 from perc.report.verdict import verdict
 from perc.traces.hashing import hash_of
 from perc.types import AnyPolicy, Trace
@@ -74,7 +75,9 @@ def write_run(
     hits = _hits(result, trace, policies, sizes)
     every = _hits(curves, trace, policies, [])
     chart = curve_chart(curves, result)
+    told = {} if misses is None else misses.as_dict()
     writers = {
+        **misses_writer(told),
         "results.parquet": _table(result, trace, hits, skip).write_parquet,
         "curves.parquet": _table(curves, trace, every, skip).write_parquet,
         "groups.parquet": _groups(trace, hits, sizes, skip).write_parquet,
@@ -86,11 +89,22 @@ def write_run(
     return write_files(folder, writers)
 
 
+def misses_writer(misses: dict) -> dict[str, Callable[[Path], object]]:
+    """Of misses.parquet, if there are causes to write."""
+    import polars as pl
+
+    if not misses:
+        return {}
+    rows = flat_misses(misses)
+    return {"misses.parquet": pl.DataFrame(rows).write_parquet}
+
+
 def write_files(
     folder: Path, writers: dict[str, Callable[[Path], object]]
 ) -> list[Path]:
     """Writes the files of a run, run.json last; an older one goes first."""
-    (folder / "run.json").unlink(missing_ok=True)
+    for name in ("run.json", "misses.parquet"):
+        (folder / name).unlink(missing_ok=True)
     return [write_atomically(folder / name, write) for name, write in writers.items()]
 
 

@@ -18,10 +18,10 @@ def wide_console(*tables: Table) -> Console:
         >>> wide_console(table).width
         2004
     """
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     room = console.options.update(width=FAR)
     need = max(console.measure(table, options=room).maximum for table in tables)
-    return Console(highlight=False, width=max(need, console.width))
+    return Console(highlight=False, markup=False, width=max(need, console.width))
 
 
 def print_table(console: Console, table: Table) -> None:

@@ -25,7 +25,10 @@ def detect_format(path: str) -> str:
     if Path(path).is_dir():
         if (Path(path) / TRACE_FILE).is_file():
             return "ragpulse"
-        raise InputError(f"{path}: is a folder without {TRACE_FILE}; give a file.")
+        raise InputError(
+            f"{path}: is a folder without {TRACE_FILE}; give a file. (A run of --out "
+            "is shown by perc report, and compared with a second one.)"
+        )
     if magic(path).startswith(b"PAR1"):
         return "parquet"
     pieces = chunks(path)

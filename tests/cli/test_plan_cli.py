@@ -86,7 +86,7 @@ def test_no_reuse_is_told(perc, tmp_path):
 def test_the_folder_holds_the_plan_and_its_charts(perc, mooncake, tmp_path):
     folder = tmp_path / "deep" / "plan"
     said = perc("plan", mooncake, "--json", "--out", folder)
-    names = ["plan.html", "plan.json", "plan.parquet", "plan.png"]
+    names = ["needs.parquet", "plan.html", "plan.json", "plan.parquet", "plan.png"]
     assert sorted(path.name for path in folder.iterdir()) == names
     assert all(str(folder / name) in said.err for name in names)
     printed = json.loads(said.out)

@@ -18,7 +18,7 @@ session = { to = 2 }
 quota = 0.5
 
 [[rules]]
-name = "head"
+name = "head [/b]"
 tokens = { to = 1024 }
 pin = true
 
@@ -39,7 +39,7 @@ def rules(tmp_path):
 def test_tables_with_and_without(perc, mooncake, rules):
     said = perc("compare", mooncake, *SMALL, "--rules", rules)
     assert said.code == 0
-    for words in ("without", "rule head", "pinned blocks", "tenant first", "peak"):
+    for words in ("without", "rule head [/b]", "pinned blocks", "tenant first", "peak"):
         assert words in said.words
     assert "lru: the rules " in said.words
     assert max(len(line.rstrip()) for line in said.out.splitlines()) <= 80
@@ -63,7 +63,11 @@ def test_json_says_the_same(perc, mooncake, rules):
     assert row["rules"][0]["pinned_blocks"] == 2
     assert "pin_gib_s" in row["rules"][0]
     by = [(one["by"], one["name"]) for one in row["classes"]]
-    assert by[:3] == [("all", "all requests"), ("rule", "head"), ("rule", "rule 2")]
+    assert by[:3] == [
+        ("all", "all requests"),
+        ("rule", "head [/b]"),
+        ("rule", "rule 2"),
+    ]
     plain = json.loads(perc("compare", mooncake, *SMALL, "--json").out)["rows"][0]
     assert row["without"]["block_hit_ratio"] == plain["block_hit_ratio"]
 
@@ -103,7 +107,7 @@ def test_check_replays_nothing(perc, mooncake, rules):
     said = perc("compare", "--rules", rules, "--check")
     assert said.code == 0 and "2 rule(s), 1 tenant(s), no mistakes" in said.out
     said = perc("compare", mooncake, "--rules", rules, "--check")
-    assert "rule head: 10 of 10 requests" in said.words
+    assert "rule head [/b]: 10 of 10 requests" in said.words
     assert "blocks hits" not in said.words
 
 

@@ -99,6 +99,7 @@ def test_what_stands_in_a_run_is_never_markup(run_folder, tmp_path):
 def test_loads_side_by_side_have_their_charts(tmp_path):
     rows = [
         {"load": load, "policy": policy, "ttft_s_p50": load / 8, "goodput_per_s": 2.0}
+        | {"recompute_s": 0.0}
         for load in (1.0, 4.0)
         for policy in ("lru", "perc_decay")
     ]
@@ -111,6 +112,57 @@ def test_loads_side_by_side_have_their_charts(tmp_path):
         text = page([read_run(tmp_path)])
         assert text.count("<svg") == charts
         assert ("Median TTFT by load" in text) is ("Goodput by load" in text)
+
+
+def test_a_load_at_which_nothing_was_completed_is_said(tmp_path):
+    rows = [
+        {"load": 1.0, "policy": policy, "ttft_s_p50": ttft, "goodput_per_s": 0.0}
+        | {"recompute_s": 0.0}
+        for policy, ttft in (("lru", None), ("perc", 2.0))
+    ]
+    machine = {"model": "m", "tp": 1, "gpu": "g"}
+    about = {"command": ["perc", "simulate"], "machine": machine, "trace": "t"}
+    about["server"] = {"capacity_blocks": 9}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    pl.DataFrame(rows).write_parquet(tmp_path / "results.parquet")
+    assert "the lowest median TTFT is 2 s with perc." in page([read_run(tmp_path)])
+    pl.DataFrame(rows[:1], schema_overrides={"ttft_s_p50": pl.Float64}).write_parquet(
+        tmp_path / "results.parquet"
+    )
+    text = page([read_run(tmp_path)])
+    assert "Load 1: no request was completed." in text
+    assert "<dt>TTFT</dt>" in text and "<dt>goodput</dt>" in text
+
+
+def test_of_many_policies_the_chart_shows_the_best_and_the_table_all(
+    run_folder, tmp_path
+):
+    folder = tmp_path / "many"
+    shutil.copytree(run_folder, folder)
+    for name in ("results", "curves"):
+        table = pl.read_parquet(folder / f"{name}.parquet")
+        lfu = table.filter(pl.col("policy") == "lfu")
+        more = [
+            lfu.with_columns(
+                policy=pl.lit(f"p{i}"), block_hit_ratio=pl.col("block_hit_ratio") + i
+            )
+            for i in range(20)
+        ]
+        pl.concat([table, *more]).write_parquet(folder / f"{name}.parquet")
+    about = json.loads((folder / "run.json").read_text())
+    about["verdict"] = [f"sentence {i}" for i in range(11)]
+    (folder / "run.json").write_text(json.dumps(about))
+    text = page([read_run(folder)])
+    svg = text[text.index("<svg") : text.index("</svg>")]
+    assert all(f">{name}<" in svg for name in ("lru", "belady", "p19", "p12"))
+    assert ">p11<" not in svg and ">lfu<" not in svg and ">p0<" in text
+    assert "the 8 best of 23 policies" in text
+    assert "<summary>3 more</summary>" in text
+
+
+def test_printed_tables_keep_their_headings(run_folder):
+    (rule,) = re.findall(r"@media print { (.*?) }", page([read_run(run_folder)]))
+    assert not rule.startswith("button")
 
 
 def test_runs_of_real_engines_have_a_page(tmp_path):

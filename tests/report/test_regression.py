@@ -77,9 +77,24 @@ def test_what_only_one_has_is_said():
     both = both.with_columns(policy=pl.Series(["lru", "lfu"]))
     wide = Run(Path("w"), "compare", {"trace_sha256": "a"}, {"results": both})
     found = compare_runs(compared([0.5]), wide)
-    assert found.missing == ["lfu"]
-    assert "lfu is in one of the runs only." in words_of(found)
+    assert (found.gone, found.added) == ([], ["lfu"])
+    assert "The new run alone has lfu." in words_of(found)
     assert words_of(found)[-1] == "Nothing got worse."
+    found = compare_runs(wide, compared([0.5]))
+    assert (found.gone, found.added) == (["lfu"], [])
+    assert words_of(found)[-1] == "What both have did not get worse."
+    found = compare_runs(compared([0.5, 0.6]), compared([0.5]))
+    assert found.gone == ["lru at 101 blocks"]
+
+
+def test_other_requests_of_one_trace_are_not_compared():
+    old, new = compared([0.5]), compared([0.5])
+    old.about["definitions"] = {"counted": "requests 1 to 10"}
+    new.about["definitions"] = {"counted": "requests 6 to 10"}
+    with pytest.raises(ValueError, match="counts requests 1 to 10.*same --warmup"):
+        compare_runs(old, new)
+    new.about["trace_sha256"] = "b"
+    assert verdicts(old, new) == ["same"]
 
 
 def test_what_cannot_be_compared_is_refused():

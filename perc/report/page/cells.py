@@ -49,6 +49,8 @@ class Section:
     run: Run
     summary: list[str]
     blocks: list[Block]
+    definitions: dict[str, str] = field(default_factory=dict)
+    repeat: list[str] = field(default_factory=list)  # beside the command
 
 
 def percent(value: float | None) -> str:
@@ -97,8 +99,13 @@ def table_of(
         caption,
         [heading for _, heading, _ in known],
         rows,
-        [frame[name].dtype.is_numeric() for name, _, _ in known],
+        [say is not str and _numeric(frame[name]) for name, _, say in known],
     )
+
+
+def _numeric(column: pl.Series) -> bool:
+    """Also where no row has a value."""
+    return column.dtype.is_numeric() or column.dtype == pl.Null
 
 
 def _cell(row: dict[str, Any], name: str, say: Format) -> Cell:

@@ -47,6 +47,8 @@ def curves(table: pl.DataFrame, bounds: list[str]) -> str:
 def stacked(table: pl.DataFrame, causes: list[str]) -> str:
     """Shares of the prompt tokens by cause, a bar a policy, a panel a capacity."""
     capacities = table["capacity"].unique(maintain_order=True).to_list()
+    present = set(table["cause"])
+    occurring = [cause for cause in causes if cause in present]
     bars = (
         alt.Chart(_data(table))
         .mark_bar()
@@ -55,7 +57,9 @@ def stacked(table: pl.DataFrame, causes: list[str]) -> str:
             .axis(format="%")
             .scale(domain=[0, 1]),
             alt.Y("policy:N", sort=None, title=None),
-            alt.Color("cause:N", sort=causes, title=None).scale(scheme="tableau10"),
+            alt.Color("cause:N", title=None)
+            .scale(scheme="tableau10", domain=causes)
+            .legend(orient="bottom", values=occurring),
             alt.Order("place:Q"),
             alt.Row("capacity:N", sort=capacities, title=None).header(labelAngle=0),
         )
@@ -111,8 +115,10 @@ def themed(svg: str) -> str:
 
 def _colour(table: pl.DataFrame, *, legend: bool = True) -> alt.Color:
     policies = table["policy"].unique(maintain_order=True).to_list()
-    colour = alt.Color("policy:N", sort=policies).scale(scheme="tableau10")
-    return colour.title(None) if legend else colour.legend(None)
+    colour = alt.Color("policy:N", sort=policies).scale(scheme="tableau20")
+    # Below: beside the lines a phone would not show it.
+    below = alt.Legend(title=None, orient="bottom", columns=5, symbolLimit=0)
+    return colour.legend(below if legend else None)
 
 
 def _data(table: pl.DataFrame) -> alt.Data:

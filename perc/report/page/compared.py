@@ -4,23 +4,28 @@ from typing import Any
 
 import polars as pl
 
+from perc.report.flat_misses import flat_misses
 from perc.report.page import charts
 from perc.report.page.cells import Block, Section, number, percent, points, table_of
 from perc.report.page.folders import Run
+
+BEST = 8  # curves of policies beside LRU's and the bounds'
 
 
 def compared(run: Run) -> Section:
     """Curves, tables and verdict of the run."""
     about, tables = run.about, run.tables
     bounds = about.get("clairvoyant") or _bounds(tables["results"])
+    shown, left_out = _legible(tables["curves"], bounds)
     blocks = [
         Block(
             "Miss-ratio curves",
             [
                 "Lower is better. Dashed: the clairvoyant bound, beyond every policy. "
-                "Bands: 95 % intervals, sessions drawn again."
+                "Bands: 95 % intervals, sessions drawn again.",
+                *left_out,
             ],
-            charts.curves(tables["curves"], bounds),
+            charts.curves(shown, bounds),
             "Block miss ratio over capacity in blocks, a line a policy; the figures "
             "are in curves.parquet.",
         ),
@@ -51,6 +56,26 @@ def compared(run: Run) -> Section:
     return Section(f"Comparison on {run.source}", run, about["verdict"], blocks)
 
 
+def _legible(curves: pl.DataFrame, bounds: list[str]) -> tuple[pl.DataFrame, list[str]]:
+    """The curves that one chart can show, and which are left out if there are more.
+
+    LRU, the bounds, and those that hit the most blocks, all capacities together.
+    """
+    mean = pl.col("block_hit_ratio").mean()
+    by_hits = (
+        curves.group_by("policy", maintain_order=True)
+        .agg(mean)
+        .sort("block_hit_ratio", descending=True, maintain_order=True)["policy"]
+        .to_list()
+    )
+    ends = ["lru", *bounds]
+    best = [name for name in by_hits if name not in ends][:BEST]
+    shown = curves.filter(pl.col("policy").is_in([*ends, *best]))
+    left = len(by_hits) - shown["policy"].n_unique()
+    said = f"LRU, the bounds and the {BEST} best of {len(by_hits)} policies; the table "
+    return shown, [said + "has all."] if left else []
+
+
 def _bounds(results: pl.DataFrame) -> list[str]:
     names = results["policy"].unique(maintain_order=True).to_list()
     return [name for name in names if name.startswith("belady")]
@@ -58,28 +83,22 @@ def _bounds(results: pl.DataFrame) -> list[str]:
 
 def why(misses: dict[str, Any]) -> Block:
     """The causes of misses, as `Attribution.as_dict` gives them: a chart."""
-    rows = misses["rows"]
-    causes = list(rows[0]["misses"])
-    flat = [
+    causes = list(misses["rows"][0]["misses"])
+    order = ["hit", *causes]
+    rows = flat_misses(misses)
+    occur = {row["cause"] for row in rows}
+    bars = [
         {
             "capacity": f"{row['capacity_blocks']:,} blocks",
             "policy": row["policy"]
             if row["group"] == "all"
             else f"{row['policy']}, {row['group']}",
-            "cause": name,
-            "place": place,
-            "share": tokens / max(row["prompt_tokens"], 1),
+            "cause": row["cause"],
+            "place": order.index(row["cause"]),
+            "share": row["share"],
         }
         for row in rows
-        for place, (name, tokens) in enumerate(
-            [
-                ("hit", row["hit_tokens"]),
-                *((cause, row["misses"][cause]["tokens"]) for cause in causes),
-            ]
-        )
-        if tokens
     ]
-    occur = {part["cause"] for part in flat}
     return Block(
         "Why prompts missed",
         [
@@ -87,9 +106,9 @@ def why(misses: dict[str, Any]) -> Block:
             for cause in causes
             if cause in occur
         ],
-        charts.stacked(pl.DataFrame(flat), ["hit", *causes]),
+        charts.stacked(pl.DataFrame(bars), order),
         "Shares of the prompt tokens that hit or missed, by cause; the figures are in "
-        "run.json under misses.",
+        "misses.parquet.",
     )
 
 

@@ -9,6 +9,14 @@ from perc.report.page import charts
 from perc.report.page.cells import Block, Section, number, percent, table_of
 from perc.report.page.folders import Run
 
+MEANINGS = {
+    "block hits": "blocks of the longest resident prefix / blocks looked up",
+    "gap closed": "(policy - LRU) / (bound - LRU) in block hit ratio",
+    "the bound": "belady, which knows the future, or belady_bypass for a policy that "
+    "may refuse to store a block",
+    "recompute": "seconds to prefill the prompt tokens that were not in the cache",
+}
+
 
 def planned(run: Run) -> Section:
     """Knees, needs and curves of a run of `perc plan`."""
@@ -62,7 +70,7 @@ def planned(run: Run) -> Section:
         blocks.append(
             Block(
                 "Memory for a target",
-                ["The figures are in plan.json under needs."],
+                ["The figures are in needs.parquet."],
                 tables=[table_of(needs, "Memory for a target", columns)],
             )
         )
@@ -87,10 +95,14 @@ def swept(run: Run) -> Section:
         ("gap_closed", "gap closed", percent),
         ("recompute_s", "recompute, s", number),
     ]
+    traces = results.select("trace", "trace_sha256").unique(maintain_order=True)
     return Section(
         "Sweep",
         run,
-        [f"{len(results):,} configurations."],
+        [
+            f"{run.about['configurations']:,} configurations, {len(results):,} rows: "
+            "one of each at each capacity."
+        ],
         [
             Block(
                 "Best configurations",
@@ -98,6 +110,9 @@ def swept(run: Run) -> Section:
                 tables=[table_of(best, "Best configurations", columns)],
             )
         ],
+        MEANINGS,
+        ["perc sweep takes the grid that stands in sweep.json under grid."]
+        + [f"{name}: sha256 {digest}." for name, digest in traces.iter_rows()],
     )
 
 

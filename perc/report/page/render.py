@@ -14,6 +14,7 @@ from perc.report.page.folders import Run, read_run
 from perc.report.page.sections import section_of
 
 HERE = "perc.report.page"
+SENTENCES = 8  # of a summary; what follows unfolds
 
 
 def write_report(folders: Sequence[Path], path: Path, title: str | None) -> Path:
@@ -31,13 +32,16 @@ def write_report(folders: Sequence[Path], path: Path, title: str | None) -> Path
     return write_atomically(path, lambda temporary: temporary.write_text(text))
 
 
-def page(runs: Sequence[Run], title: str | None = None) -> str:
+def page(
+    runs: Sequence[Run], title: str | None = None, *, template: str = "page.html"
+) -> str:
     """The page as HTML. Whatever stands in a run's files is escaped."""
     sections = [section_of(run) for run in runs]
     return render(
-        "page.html",
+        template,
         title=title or f"perc: {sections[0].title}",
         sections=sections,
+        shown=SENTENCES,
         version=version("perc-kv"),
     )
 

@@ -1,5 +1,7 @@
 """What a page says of each kind of run."""
 
+from dataclasses import replace
+
 from perc.report.page.cells import Section
 from perc.report.page.compared import compared
 from perc.report.page.folders import Run
@@ -21,4 +23,6 @@ MAKERS = {
 
 def section_of(run: Run) -> Section:
     """Everything that a page shows of a run."""
-    return MAKERS[run.command](run)
+    made = MAKERS[run.command](run)
+    told = run.about.get("definitions", {})
+    return replace(made, definitions=told | made.definitions)

@@ -6,6 +6,16 @@ from perc.report.page import charts
 from perc.report.page.cells import Block, Section, number, percent, table_of
 from perc.report.page.folders import Run
 
+MEANINGS = {
+    "TTFT": "seconds from the arrival of a request to its first token, the queue in it",
+    "TPOT": "seconds between the first token and the last, over the tokens between",
+    "E2E": "seconds from the arrival of a request to its last token",
+    "goodput": "requests a second that were completed within every limit",
+    "token hits": "prompt tokens that were found in the cache / prompt tokens",
+    "recompute": "seconds of prefill of blocks that an earlier request had computed",
+    "preemptions": "requests that gave their blocks back before they were done",
+    "interval": "95 %, sessions drawn again with replacement",
+}
 BY_LOAD = (
     ("Median TTFT", "ttft_s_p50", "TTFT p50 (s)"),
     ("Goodput", "goodput_per_s", "goodput (requests/s)"),
@@ -78,7 +88,7 @@ def simulated(run: Run) -> Section:
             )
             for load in results["load"].unique(maintain_order=True)
         ]
-    return Section(f"Serving {run.source}", run, summary, blocks)
+    return Section(f"Serving {run.source}", run, summary, blocks, MEANINGS)
 
 
 def _with_ends(results: pl.DataFrame) -> pl.DataFrame:
@@ -91,7 +101,10 @@ def _with_ends(results: pl.DataFrame) -> pl.DataFrame:
 def _best_runs(results: pl.DataFrame) -> list[str]:
     found = []
     for load in results["load"].unique(maintain_order=True):
-        here = results.filter(pl.col("load") == load)
+        here = results.filter(pl.col("load") == load).drop_nulls("ttft_s_p50")
+        if here.is_empty():
+            found.append(f"Load {load:g}: no request was completed.")
+            continue
         best = here.sort("ttft_s_p50", maintain_order=True).row(0, named=True)
         lru = here.filter(pl.col("policy") == "lru")
         beside = ""
