@@ -36,6 +36,7 @@ class AgedOrder(Remembering):
         self._reuse.worth(self._reuse.class_of(1, 1, 0), 0.0)
 
     def finished(self, facts, ids, names, now_s) -> None:
+        """Learns from the request, and asks the guard whom to trust."""
         if self.guard is None or facts.preempted:
             self._learn(facts, ids, names, now_s)
             return

@@ -68,6 +68,7 @@ class LruOrder:
         """Nothing is remembered."""
 
     def groups(self, ids: list[int]) -> list[Batch]:
+        """All in one group."""
         return [(self._nothing, 0.0, ids)]
 
     def left(self, parts: list[Part]) -> None:
@@ -89,6 +90,7 @@ class KeyedOrder(Remembering):
         self._history = LiveHistory(block_tokens) if asks else None
 
     def finished(self, facts, ids, names, now_s) -> None:
+        """Scores the blocks, and raises their keys."""
         runs, visit = self._uses.runs(ids, names), None
         if self._history is not None:
             runs = self._history.cut(facts, runs)

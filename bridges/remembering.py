@@ -21,11 +21,13 @@ class Remembering:
         self._requests = 0
 
     def groups(self, ids: list[int]) -> list[Batch]:
+        """One group a use of the blocks, under the key of that use."""
         return [
             (use, use.key if use else 0.0, part) for use, part in self._uses.by_use(ids)
         ]
 
     def left(self, parts: list[Part]) -> None:
+        """What has left is remembered for a while."""
         for use, ids in parts:
             self._uses.leave(use, ids)
 

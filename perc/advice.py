@@ -81,6 +81,7 @@ class Advice:
     others: dict[str, str]  # engine: when it would be chosen
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and words, for JSON."""
         found = asdict(self)
         found["reason"] = {"why": self.reason.why, **self.reason.fact._asdict()}
         found["settings"] = [

@@ -55,6 +55,7 @@ class Recommendation:
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and words, for JSON."""
         return {
             "advice": self.advice.as_dict(),
             "needs": asdict(self.needs),

@@ -68,6 +68,7 @@ class Deployment:
     busy: float = 1.0  # share of the hour in which the group serves
 
     def roofline(self) -> Roofline:
+        """The times of its steps."""
         return roofline(
             self.model,
             self.card,
@@ -115,6 +116,7 @@ class CostReport:
     usd_per_million_output_tokens: float | None
 
     def as_dict(self) -> dict:
+        """Plain numbers and words, for JSON."""
         return dataclasses.asdict(self)
 
 

@@ -14,7 +14,7 @@ from perc.catalogue import index, look_up
 from perc.errors import InputError, check_number
 from perc.floats import Array, floats
 
-GIB, TERA, GIGA = 2**30, 1e12, 1e9
+GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ class Accelerator:
 
     @property
     def memory_bytes(self) -> float:
+        """The memory in bytes."""
         return self.memory_gib * GIB
 
     @property

@@ -127,6 +127,7 @@ def needs(curve: Curve, lru: Curve) -> list[Need]:
 
 
 def points(curve: Curve, lru: Curve) -> Iterator[Point]:
+    """A point for each capacity: hits, waits, and what the next GiB adds."""
     at = curve.at
     wait = ttft_s(at.trace, curve.hits, at.cost)[:, at.skip :]
     lost = wait.sum(axis=-1)  # one request at a time, waiting is recomputing
@@ -159,6 +160,7 @@ def points(curve: Curve, lru: Curve) -> Iterator[Point]:
 
 
 def knees(curve: Curve) -> Iterator[Knee]:
+    """The knee of the curve, if it has one."""
     at = curve.at
     k = knee(at.grid, curve.block.tolist())
     if k is not None:

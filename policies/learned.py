@@ -84,6 +84,7 @@ class Network:
         return hash(self.digest)
 
     def __call__(self, f: Features) -> Sequence[np.ndarray]:
+        """The classes of accesses: what an `Aged` rule asks for."""
         return (self.classes(f.history),)
 
     def classes(self, history: np.ndarray) -> np.ndarray:

@@ -24,7 +24,6 @@ from tests.oracles import aged as oracle
 from tests.strategies import rows_of, traces
 from tests.test_replay_hlo import state_copies
 
-WORTH = st.floats(0, 1, width=32, allow_subnormal=False)
 CAPACITIES = (0, 1, 2, 3, 5, 8, 100)
 
 

@@ -101,13 +101,14 @@ class FIFOCache(LRUCache):
     """Keeps what came last; uses count for nothing."""
 
     def touch(self, key: Hashable) -> None:
-        pass
+        """Changes nothing."""
 
 
 class MRUCache(LRUCache):
     """Drops what was used last: right for cycles, and for little else."""
 
     def victim(self) -> Hashable:
+        """What was used last."""
         return next(reversed(self._sizes))
 
 
@@ -115,6 +116,7 @@ class BeladyCache(LRUCache):
     """Drops what is used again last; among equals the oldest. It knows the future."""
 
     def victim(self) -> Hashable:
+        """What is used again last."""
         return max(self._sizes, key=self._next_use)
 
     def _next_use(self, key: Hashable) -> float:
@@ -126,6 +128,7 @@ class BeladyBypassCache(BeladyCache):
     """The same, and what would itself be the victim is not stored."""
 
     def welcomes(self, key: Hashable, size: int) -> bool:
+        """Unless it would be the next victim itself."""
         if self.used + size <= self.capacity:
             return True
         return self._next_use(key) < self._next_use(self.victim())

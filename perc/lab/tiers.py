@@ -60,6 +60,7 @@ class ExclusiveCache(TwoTierCache):
     """
 
     def access(self, key: Hashable, size: int) -> Where:
+        """Where it was; from now on it is in one tier, or in none if it fits none."""
         if key in self.gpu:
             self.gpu.touch(key)
             return "gpu"

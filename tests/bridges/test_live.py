@@ -5,8 +5,8 @@ import pytest
 
 from perc.bridges.aged_orders import AgedOrder
 from perc.bridges.item_scores import ItemScores
-from perc.bridges.orders import order_of
-from perc.bridges.uses import Facts
+from perc.bridges.orders import _raised, order_of
+from perc.bridges.uses import Facts, Run
 from perc.errors import InputError
 from perc.guard import guarded
 from perc.policies.registry import registry
@@ -184,3 +184,14 @@ def test_what_is_learned_stays_good_when_memory_is_short():
         hits[name] = np.array(cache.hits)
     assert hits["perc"][6000:].sum() > 1.2 * hits["lru"][6000:].sum()
     assert hits["perc"][6000:].sum() > 0.85 * hits["perc"][1000:3000].sum()
+
+
+def test_keys_rise_towards_the_root_block_by_block():
+    """Of a run and of what comes after it; equal ones are one stretch."""
+    runs = [Run(0, 3, None), Run(3, 5, None)]
+    keys = [np.array([1, 3, 2], np.float32), np.array([0, 2.5], np.float32)]
+    assert _raised(runs, [7, 8], keys) == [
+        (Run(3, 5, None), 8, 2.5),
+        (Run(2, 3, None), 7, 2.5),
+        (Run(0, 2, None), 7, 3.0),
+    ]

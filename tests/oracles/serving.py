@@ -12,8 +12,6 @@ import numpy as np
 from tests.oracles.serving_retention import Shields
 from tests.oracles.serving_tiers import Tiers
 
-PRIORITY_ORDERS = ("priority", "deadline")
-
 
 @dataclass
 class Job:
@@ -88,7 +86,17 @@ class Machine:
     shields: Shields | None = None
 
 
-def serve(jobs, starts, server, cost, block_tokens, *, refresh=True, until_s=np.inf):
+def serve(
+    jobs,
+    starts,
+    server,
+    cost,
+    block_tokens,
+    *,
+    refresh=True,
+    until_s=np.inf,
+    prices=None,
+):
     """Runs a server to the end.
 
     Args:
@@ -99,12 +107,13 @@ def serve(jobs, starts, server, cost, block_tokens, *, refresh=True, until_s=np.
         block_tokens: tokens of a block.
         refresh: a hit sets the rank again.
         until_s: look at it then.
+        prices: of `serving_lines`; None: the lowest rank leaves first.
 
     Returns:
         The machine; the jobs carry their own results.
     """
     m = Machine(future=sorted(starts))
-    s = Simulator(m, jobs, server, cost, block_tokens, refresh)
+    s = Simulator(m, jobs, server, cost, block_tokens, refresh, prices)
     m.below, m.shields = s.below, s.shields
     while m.future or m.queue or m.running:
         idle = not m.queue and not m.running
@@ -127,10 +136,10 @@ def server_goes_by_program(server):
 class Simulator:
     """The rules."""
 
-    def __init__(self, machine, jobs, server, cost, block_tokens, refresh):
+    def __init__(self, machine, jobs, server, cost, block_tokens, refresh, prices):
         self.m, self.jobs, self.server, self.cost = machine, jobs, server, cost
         self.block_tokens, self.refresh = block_tokens, refresh
-        self.below = None
+        self.below, self.prices = None, prices
         self.shields = server.retention and Shields(server.retention)
         if server.offload is not None and server.offload.used:
             depths = {r: d for job in jobs for d, r in enumerate(job.ranks)}
@@ -225,7 +234,10 @@ class Simulator:
             free = m.cached
             if self.shields:
                 free = self.shields.unshielded(m.cached)
-            victim = min(free, key=m.cached.__getitem__)
+            if self.prices:
+                victim = self.prices.victim(m.cached, m.pins, m.now)
+            else:
+                victim = min(free, key=m.cached.__getitem__)
             rank = m.cached.pop(victim)
             if self.below is not None and self.server.offload.write == "back":
                 self.below.store(victim, rank, m.now)
@@ -237,6 +249,8 @@ class Simulator:
     def pin(self, blocks, ranks):
         m = self.m
         for block, rank in zip(blocks, ranks, strict=True):
+            if self.prices:
+                self.prices.used[block] = np.float32(m.now)
             if block in m.pins:
                 m.pins[block] += 1
                 m.rank[block] = rank if self.refresh else m.rank[block]
@@ -375,6 +389,8 @@ class Simulator:
                 job.loaded += 0 if job.preemptions else many
             else:
                 self.below.declined += many
+        if self.prices:
+            self.prices.latest = max(self.prices.latest, job.number)
         self.pin(job.blocks, job.ranks[: len(job.blocks)])
         job.private, job.target, job.done = private, target, cached
         taken = {other.slot for other in self.m.running}

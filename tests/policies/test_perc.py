@@ -1,6 +1,7 @@
 """What `perc` pays for a block, against sums done by hand, and what it may know."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -151,3 +152,13 @@ def test_defaults():
 def test_parameters_are_checked(name, value):
     with pytest.raises(InputError, match=f"{name} is"):
         registry["perc"](**{name: value})
+
+
+def test_cost_divides_classes_in_half_octaves():
+    seconds = np.array([1, 1.4, 1.5, 2, 4], np.float32) / 1024
+    one = np.ones(5, np.int32)
+    f = Features(tokens=one, frequency=one, turn=one, kind=0 * one, recompute_s=seconds)
+    classes = registry["perc"](cost_weight=1.0).rule.classes
+    assert classes(f)[-1].tolist() == [0, 0, 1, 2, 4]
+    halved = replace(f, tokens=2 * one, recompute_s=2 * seconds)
+    assert classes(halved)[-1].tolist() == [0, 0, 1, 2, 4]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perc.errors import InputError
 from perc.online import replay_online
 from perc.policies.s3fifo import s3fifo
 from tests.oracles import listed
@@ -74,3 +75,8 @@ def test_both_orders_inside_a_request_equal_the_oracle(root_first, trace, capaci
 def test_all_state_is_updated_in_place():
     text = compiled(s3fifo()) or ""
     assert state_copies(text, {2048, 2049, 3 * 4096}) == []
+
+
+def test_a_small_queue_of_the_whole_cache_is_refused():
+    with pytest.raises(InputError, match="small is 1.0, must be below 1"):
+        s3fifo(small=1.0)

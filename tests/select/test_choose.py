@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perc import select
 from perc.errors import InputError
+from perc.shapes import bucket
 from tests.select import brute
 from tests.select.brute import NODES, columns, forests, instances, members, shape, size
 
@@ -64,6 +65,13 @@ def test_a_table_beyond_the_limit_is_not_tried():
     choice = select.choose(many_items, 2**13, cells=2**40)
     assert int(choice.freed) == 2**13
     assert select.choose(many_items, 1).optimal_for == 1
+
+
+def test_cells_are_what_an_exact_table_may_have():
+    """One too few, and the answer is the approximation's."""
+    items, table = select.items([2, 3, 1], [2, 3, 1]), 3 * (bucket(4) + 1)
+    assert float(select.choose(items, 4, cells=table).cost) == 4
+    assert float(select.choose(items, 4, cells=table - 1).cost) == 5
 
 
 def test_a_large_tree_is_quick_to_choose_from():

@@ -199,3 +199,19 @@ def test_l8_a_search_finds_trees_that_mislead_the_leaf_greedy(solved_trees):
 def test_no_forest(parent, message):
     with pytest.raises(InputError, match=message):
         select.forest(parent)
+
+
+def test_the_last_node_may_leave_alone():
+    """Without the padding that ends all other trees here."""
+    items, roots = select.items([1, 1], [5, 3]), select.forest([-1, -1])
+    choice = select.closed_exact(items, roots, 1)
+    assert choice.mask.tolist() == [False, True]
+    assert float(choice.cost) == float(choice.bound) == 3
+    assert select.closed_exact(items, roots, 2).mask.all()
+
+
+def test_an_empty_forest():
+    items, nothing = select.items([], []), select.forest([])
+    for rule in (select.closed_exact, select.subtree_greedy, select.leaf_greedy):
+        assert bool(rule(items, nothing, 0).enough)
+        assert not bool(rule(items, nothing, 1).enough)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from perc import select
-from perc.select.session_mix import session_mix
+from perc.cachepilot.workloads import MIXED
+from perc.cachepilot.workloads import WORKLOADS as TRAFFIC
+from perc.select.session_mix import WORKLOADS, session_mix
 
 # One generator serves the needs 1, 4, 8, ... 256 in turn, with 300 draws each: mean,
 # 95th percentile and maximum of the ratio, share of draws above 1.
@@ -43,3 +45,12 @@ def test_ratios_of_the_table(draws, need):
     assert np.mean(ratio > 1 + 1e-6) == pytest.approx(EXPECTED[need][3], abs=0.005)
     # Exact is at least the bound that the greedy proves.
     assert (greedy.bound <= exact.cost * (1 + 1e-5)).all()
+
+
+def test_its_table_is_that_of_the_traffic():
+    """Both come from CachePilot; they were written down apart."""
+    traffic = {
+        name: (MIXED[name], *kind.prompt, *kind.rates_per_s)
+        for name, kind in TRAFFIC.items()
+    }
+    assert traffic == WORKLOADS

@@ -209,5 +209,5 @@ def test_impossible_arrivals_are_refused(busy):
 
 
 def test_policies_without_an_order_are_refused(busy):
-    with pytest.raises(InputError, match="'arc' has no order of its own"):
+    with pytest.raises(InputError, match="'arc': its order depends"):
         served(busy, "arc")

@@ -27,6 +27,7 @@ from perc.serving.metrics import (
 )
 from perc.serving.offload import LowerTier, Offload
 from perc.serving.outputs import without_outputs
+from perc.serving.pricing import changing_order
 from perc.serving.settings import Retention, Server, rules
 from perc.serving.simulate import simulate
 from perc.serving.state import columns, start
@@ -155,8 +156,17 @@ def test_gaps_leave_service_out():
     assert np.isinf(gap[follower < 0]).all()
 
 
-@pytest.mark.parametrize("tiers, shields", [(0, False), (2, False), (0, True)])
-def test_the_loop_updates_in_place(tiers, shields):
+@pytest.mark.parametrize(
+    "tiers, shields, changing",
+    [
+        (0, False, None),
+        (2, False, None),
+        (0, True, None),
+        (0, False, "perc"),
+        (0, False, "workload_aware"),
+    ],
+)
+def test_the_loop_updates_in_place(tiers, shields, changing):
     """No copy of an array that grows with the trace, in the compiled program."""
     trace = perc.make("chat", requests=300)
     below = tuple(LowerTier(str(t), 100, 0.1) for t in range(tiers))
@@ -166,6 +176,10 @@ def test_the_loop_updates_in_place(tiers, shields):
         server = Server(500, max_running=4, closed_loop=True, retention=Retention())
         none = next_turns(trace)
     order = perc.ranks(trace, np.zeros(trace.n_accesses, np.float32))
+    lines = None
+    if changing:
+        order, found = changing_order(registry[changing](), trace)
+        lines = found.lines
     with jax.enable_x64(True):
         c = columns(
             trace,
@@ -176,8 +190,17 @@ def test_the_loop_updates_in_place(tiers, shields):
             np.full(trace.n_requests, np.inf),
             machine(),
             refresh=True,
+            lines=lines,
         )
-        begin = start(trace, none, n_slots=4, samples=8, tiers=tiers, retention=shields)
+        begin = start(
+            trace,
+            none,
+            n_slots=4,
+            samples=8,
+            tiers=tiers,
+            retention=shields,
+            lines=lines,
+        )
         how = rules(server, machine(), until_s=np.inf, sample_s=1.0)
         program = serve.lower(c, how, begin, trace.block_tokens)
         text = program.compile().as_text()

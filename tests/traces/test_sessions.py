@@ -9,8 +9,6 @@ import pytest
 from perc.errors import InputError, TraceWarning
 from perc.traces import load
 
-INVENTED = "session starts are invented"
-
 
 def request(t, type="n", n_ids=2, **fields) -> dict:
     lengths = {"in": 8 * n_ids + 3, "out": 5, "hash_ids": list(range(n_ids))}
