@@ -2,8 +2,9 @@
 
     python benchmarks/serving.py TRACE.jsonl [--peer-python PYTHON]
 
-One server, LRU, every request to its last token. perc's time holds scoring, ranking,
-laying out and the run, not the compilation, which is printed apart. The peer is the
+One server, every request to its last token, LRU unless `--policies` says otherwise.
+perc's time holds scoring, ranking, laying out and the run, not the compilation, which
+is printed apart. The peer is the
 offline replay of `ai-dynamo-runtime`, in Rust, through its own Python if it lives in
 another environment, with reading the file in its time. Its costs of a step are its
 own, and so are its latencies: what is compared is the CPU for the same requests.
@@ -26,9 +27,9 @@ import common  # noqa: E402
 import tyro  # noqa: E402
 
 import perc  # noqa: E402
+from perc.cli.policies import parse_policies  # noqa: E402
 from perc.hardware import accelerator  # noqa: E402
 from perc.model_shapes import model  # noqa: E402
-from perc.policies.registry import registry  # noqa: E402
 from perc.roofline import roofline  # noqa: E402
 from perc.serving.arrivals import scaled  # noqa: E402
 from perc.serving.laws import check_laws  # noqa: E402
@@ -53,6 +54,7 @@ def main(
     /,
     loads: tuple[float, ...] = (0.1, 0.2, 0.3),
     blocks: int = 2000,
+    policies: str = "lru",
     repeats: int = 5,
     peer_python: str = sys.executable,
 ) -> None:
@@ -62,6 +64,7 @@ def main(
         trace: in Mooncake's format.
         loads: how many times as fast as recorded.
         blocks: capacity of the KV cache.
+        policies: comma list, as `perc simulate` takes it.
         repeats: of each measurement.
         peer_python: an interpreter that can import `dynamo._core`.
     """
@@ -75,23 +78,26 @@ def main(
     for load in loads:
         faster = scaled(traffic, load)
 
-        def run(faster=faster):
-            return simulate(faster, registry["lru"](), server, cost)
+        for policy in parse_policies(policies):
 
-        first = common.repeat(run, 1)[0]
-        seconds = common.repeat(run, repeats)
-        found = run()
-        check_laws(found)
-        completed = int((found.status == 1).sum())
-        table.add_row(
-            f"perc, load {load:g}",
-            common.min_median(seconds, digits=3),
-            f"{completed / min(seconds):,.0f}",
-        )
-        common.say(
-            f"load {load:g}  completed {completed:,}, {found.totals['steps']:,} steps "
-            f"in {found.totals['events']:,} passes; first call {first:.1f} CPU s"
-        )
+            def run(faster=faster, policy=policy):
+                return simulate(faster, policy, server, cost)
+
+            first = common.repeat(run, 1)[0]
+            seconds = common.repeat(run, repeats)
+            found = run()
+            check_laws(found)
+            completed = int((found.status == 1).sum())
+            table.add_row(
+                f"perc, {policy.name}, load {load:g}",
+                common.min_median(seconds, digits=3),
+                f"{completed / min(seconds):,.0f}",
+            )
+            common.say(
+                f"{policy.name} at load {load:g}: completed {completed:,} in "
+                f"{found.totals['steps']:,} steps, {found.totals['events']:,} passes; "
+                f"first call {first:.1f} CPU s"
+            )
         theirs = _peer(trace, load, repeats, peer_python)
         if theirs:
             seconds, completed = theirs

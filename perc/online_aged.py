@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from perc.bitset import WORD, bit_of, lowest_bit, peek
+from perc.bitset import WORD, peek
+from perc.lines import join_line, leave_line
 from perc.lists import when
 from perc.reuse import bin_of
 from perc.segments import Segments
@@ -192,7 +193,7 @@ def _take(cache: _Cache, s: Segments, r) -> tuple[_Cache, jax.Array]:
             hang=_add(hang, s.last[u], jnp.where(stays, 1, 0)),
             size=cache.size - found,
         )
-        return _hold(cache, s.cls[segment], segment, gone), hit + found
+        return leave_line(cache, s.cls[segment], segment, gone), hit + found
 
     return lax.fori_loop(
         s.first_run[r], s.first_run[r + 1], take, (cache, jnp.int32(0))
@@ -225,8 +226,8 @@ def _evict(cache: _Cache, s: Segments, prices: _Prices, most) -> _Cache:
             hang=cache.hang.at[above].set(jnp.stack([on, owner])),
             size=cache.size - (high - left),
         )
-        cache = _hold(cache, cls, segment, gone)
-        cache = _release(cache, above_cls, owner, wakes)
+        cache = leave_line(cache, cls, segment, gone)
+        cache = join_line(cache, above_cls, owner, wakes)
         return price(above_cls, price(cls, (cache, offers)))
 
     def evict(cache):
@@ -254,7 +255,7 @@ def _store(cache: _Cache, s: Segments, r, kept) -> _Cache:
             hang=hang.at[s.end[g]].set(jnp.stack([on, owner])),
         )
         ends_here = (high < s.high[g]) | (on == 0)
-        return _release(cache, s.cls[segment], segment, stays & ends_here)
+        return join_line(cache, s.cls[segment], segment, stays & ends_here)
 
     cache = lax.fori_loop(s.first_segment[r], s.first_segment[r + 1], store, cache)
     return cache._replace(size=cache.size + kept)
@@ -284,56 +285,6 @@ def _price(offers: _Offers, cache: _Cache, cls, s: Segments, prices: _Prices):
             *(old.at[end, cls].set(new) for old, new in zip(offers, offer, strict=True))
         )
     return offers
-
-
-def _hold(cache: _Cache, cls, segment, wanted) -> _Cache:
-    """A segment may leave no more; its class has other ends if it was one."""
-    bit = jnp.where(wanted, bit_of(segment), jnp.uint32(0))
-    word = peek(cache.free, segment >> 5)
-    free = cache.free.at[segment >> 5].set(word & ~bit)
-    oldest, newest = cache.ends[0, cls], cache.ends[1, cls]
-    free, oldest = _seek(free, oldest, newest, up=True)
-    free, newest = _seek(free, newest, oldest, up=False)
-    ends = jnp.stack([oldest, newest])
-    ends = jnp.where(oldest <= newest, ends, -1)
-    return cache._replace(free=free, ends=cache.ends.at[:, cls].set(ends))
-
-
-def _release(cache: _Cache, cls, segment, wanted) -> _Cache:
-    """A segment may leave from now on."""
-    bit = jnp.where(wanted, bit_of(segment), jnp.uint32(0))
-    word = peek(cache.free, segment >> 5)
-    free = cache.free.at[segment >> 5].set(word | bit)
-    oldest, newest = cache.ends[0, cls], cache.ends[1, cls]
-    before = jnp.where(oldest < 0, segment, jnp.minimum(oldest, segment))
-    ends = jnp.stack([before, jnp.maximum(newest, segment)])
-    ends = jnp.where(wanted, ends, cache.ends[:, cls])
-    return cache._replace(free=free, ends=cache.ends.at[:, cls].set(ends))
-
-
-def _seek(free: jax.Array, at, limit, *, up: bool) -> tuple[jax.Array, jax.Array]:
-    """The nearest set bit from `at` to `limit`, or a place beyond `limit`."""
-
-    def step(carry):
-        free, at, _ = carry
-        word = peek(free, at >> 5)
-        offset = (at & (WORD - 1)).astype(jnp.uint32)
-        if up:
-            rest = word >> offset
-            hit, miss = at + lowest_bit(rest), (at | (WORD - 1)) + 1
-        else:
-            rest = word << (WORD - 1 - offset)
-            hit, miss = at - lax.clz(rest).astype(jnp.int32), (at >> 5 << 5) - 1
-        # Always the value that is there; the write waits for the read.
-        free = free.at[at >> 5].set(word)
-        return free, jnp.where(rest != 0, hit, miss), rest != 0
-
-    def on_the_way(carry):
-        _, at, found = carry
-        return ~found & (at >= 0) & ((at <= limit) if up else (at >= limit))
-
-    free, at, _ = lax.while_loop(on_the_way, step, (free, at, jnp.bool_(False)))
-    return free, at
 
 
 def _add(hang: jax.Array, block, change) -> jax.Array:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from perc.roofline import Roofline
     from perc.serving.offload import Offload
     from perc.serving.settings import Retention, Server
-    from perc.types import AnyPolicy, Policy, Trace
+    from perc.types import AnyPolicy, Trace
 
 INFINITE = float("inf")
 
@@ -155,10 +155,10 @@ def simulate(
 
     Args:
         trace: file of the trace.
-        policies: comma list of policies whose order does not depend on the cache, such
-            as lru,priority,perc_decay:tau_s=60; a policy file (x.npz) needs --price.
-        price: what a learned policy's leases are asked at, in hits per block and
-            second; the dearer, the smaller the cache.
+        policies: comma list of policies that score a use or price idle blocks, such as
+            lru,perc,workload_aware,perc_decay:tau_s=60, and policy files (x.npz).
+        price: serve learned policies as fixed leases, asked at this price in hits per
+            block and second; the dearer, the smaller the cache.
         machine: what serves.
         scheduling: how it schedules.
         arrivals: when requests come.
@@ -217,32 +217,19 @@ def simulate(
     print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
 
 
-def _in_order(policy: "AnyPolicy", price: float | None) -> "Policy":
-    """The policy as one with an order of its own."""
+def _in_order(policy: "AnyPolicy", price: float | None) -> "AnyPolicy":
+    """The policy as the simulator can follow it: a learned one at a price as leases."""
     from dataclasses import replace
 
     from perc.policies.learned import network_of
     from perc.policies.learned_key import lease_key
-    from perc.types import Policy
+    from perc.serving.simulate import check_policy
 
-    if isinstance(policy, Policy):
-        return policy
-    try:
-        network = network_of(policy)
-    except (InputError, TypeError, AttributeError):
-        network = None
-    if network is None:
-        raise InputError(
-            f"policy {policy.name!r}: its order depends on what the cache did, which "
-            "perc simulate does not follow. Take one with a score, such as lru, "
-            "priority or perc_decay."
-        )
-    if price is None:
-        raise InputError(
-            f"policy {policy.name!r} is learned: its leases depend on the price of "
-            "room. Give --price, in hits per block and second."
-        )
-    return replace(lease_key(network, price), name=policy.name)
+    network = network_of(policy)
+    if price is not None and network is not None:
+        return replace(lease_key(network, price), name=policy.name)
+    check_policy(policy)
+    return policy
 
 
 def _loads(text: str) -> list[float]:
@@ -396,7 +383,7 @@ def _print(runs, server: "Server", machine: Machine, limits, by) -> None:
     from perc.report.serving_tables import groups_table, runs_table, sentences
     from perc.report.tier_tables import tier_sentences, tiers_table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(
         f"{machine.model} on {machine.tp} x {machine.gpu}: "
         f"{server.capacity_blocks:,} blocks of KV cache, {server.token_budget:,} "

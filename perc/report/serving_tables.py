@@ -85,10 +85,12 @@ def _sure(value: float | None, ends: tuple) -> str:
 
     >>> _sure(1.23456, (1.0, 2.0)), _sure(None, (None, None))
     ('1.23\\n±0.5', '-')
+    >>> _sure(0.17, (0.17, 0.17 + 1e-16))  # nothing but rounding
+    '0.17'
     """
     if value is None:
         return "-"
-    if None in ends:
+    if None in ends or ends[1] - ends[0] <= 1e-9 * abs(value):
         return _short(value)
     half = (ends[1] - ends[0]) / 2
     width = f"{half:,.0f}" if half >= 100 else f"{half:.2g}"

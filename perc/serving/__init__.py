@@ -13,6 +13,8 @@ Modules: `settings` (the options), `arrivals`, `orders` (the queue), `heap`, `po
 blocks), `slots` (what runs), `queueing`, `scheduling`, `timing`, `completion`, `engine`
 (the loop), `simulate`, `laws` (conservation), `metrics`. Of the tiers below the GPU:
 `offload` (their options), `below` (their blocks and links), `moves`, `landing`,
-`tier_metrics`. Of retention: `programs` (what is kept of them), `retained` (shields),
-`lifecycle` (the same formulas in plain Python), `forced_release` (a small lab).
+`tier_metrics`. Of orders that change while blocks idle: `pricing` (a policy laid out),
+`free` (who may leave), `victims` (who leaves). Of retention: `programs` (what is kept
+of them), `retained` (shields), `lifecycle` (the same formulas in plain Python),
+`forced_release` (a small lab).
 """

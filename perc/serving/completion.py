@@ -7,7 +7,7 @@ from jax import lax
 from perc.bitset import peek
 from perc.serving import slots as slots_of
 from perc.serving.moves import shrink, write_through
-from perc.serving.pool import computed, let_go, put_cached
+from perc.serving.pool import computed, hold_computed, let_go
 from perc.serving.queueing import follow
 from perc.serving.retained import turn_ended
 from perc.serving.scheduling import Plan
@@ -103,9 +103,9 @@ def finish_requests(state: State, c: Columns, rules: Rules, block_tokens: int) -
         at = slots_of.position(over(state.slots))
         slot = slots_of.get(state.slots, at)
         request = request_of(c, slot.request)
-        pool = let_go(state.pool, c.accesses, request.start, request.stop)
+        pool = hold_computed(state.pool, c.accesses, request.stop, request.named)
+        pool = let_go(pool, c.accesses, request.start, request.named)
         pool = pool._replace(private=pool.private - slot.private)
-        pool = put_cached(pool, c.accesses, request.stop, request.named)
         state = state._replace(pool=pool)
         state = write_through(
             state, c, rules, request.stop, request.named, block_tokens

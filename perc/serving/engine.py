@@ -19,12 +19,12 @@ from perc.serving.below import Below
 from perc.serving.completion import decode, finish_chunks, finish_requests
 from perc.serving.landing import land, next_landing_s
 from perc.serving.moves import shrink
-from perc.serving.pool import room
+from perc.serving.pool import at_time, room
 from perc.serving.queueing import arrive
 from perc.serving.scheduling import Plan, plan_step
 from perc.serving.settings import STATIC, Rules
 from perc.serving.slots import count, growth
-from perc.serving.state import Columns, State, Sums, note_gap
+from perc.serving.state import Columns, State, Sums, even_points, note_gap
 from perc.serving.timing import Ahead, decode_ahead, span_s, step_s, steps_until
 
 
@@ -59,6 +59,7 @@ class Kept(NamedTuple):
     sums: Sums
     below: "BelowKept | None"
     retained: "RetainedKept | None"
+    bad: jax.Array | None  # i32[], prices that were no number; None: a fixed order
 
 
 class BelowKept(NamedTuple):
@@ -111,6 +112,7 @@ def kept(state: State) -> Kept:
         sums=state.sums,
         below=_kept_below(state.below),
         retained=_kept_retained(state),
+        bad=None if pool.free is None else pool.free.bad,
     )
 
 
@@ -136,6 +138,7 @@ def _pass(state: State, c: Columns, rules: Rules, block_tokens: int) -> State:
     steps, took_s, last_s = _duration(state, plan, ahead, rules, block_tokens)
     state = _account(state, plan, ahead, steps, took_s)
     decoders = count(state.slots.decoding)
+    state = state._replace(pool=at_time(state.pool, state.now + took_s, jnp.int32(0)))
     state = note_gap(
         state._replace(now=state.now + took_s, last_s=last_s),
         took_s / steps,
@@ -164,7 +167,8 @@ def _duration(state: State, plan: Plan, ahead: Ahead, rules: Rules, block_tokens
         several &= plan.admitted == 0
     most = jnp.maximum(jnp.where(several, most, 1), 1)
     steps = _with_room(state, room(state.pool, rules.capacity), most, block_tokens)
-    if state.below is not None:  # the first that makes a block leave is the last
+    if state.below is not None or state.pool.free is not None:
+        # The first that makes a block leave is the last.
         unused = room(state.pool, rules.capacity) - state.pool.size
         quiet = _with_room(state, unused, steps, block_tokens)
         fits = growth(state.slots, quiet, block_tokens) <= unused
@@ -250,9 +254,16 @@ def _account(state: State, plan: Plan, ahead: Ahead, steps, took_s) -> State:
 
 
 def _sample(state: State, rules: Rules) -> State:
-    """The time series keeps the last state of each interval."""
-    most = state.series.shape[0] - 1
-    at = jnp.minimum(state.now / rules.sample_s, most).astype(jnp.int32)
+    """The time series keeps the last state of each interval.
+
+    The intervals of the first points are equal; those of the others grow, so that a
+    server which falls behind is followed to its end.
+    """
+    points = state.series.shape[0]
+    even = even_points(points)
+    at = state.now / rules.sample_s
+    late = even + (points - even) * (1.0 - even / jnp.maximum(at, even))
+    at = jnp.minimum(jnp.where(at < even, at, late), points - 1).astype(jnp.int32)
     values = (
         state.now,
         state.running,

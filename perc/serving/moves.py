@@ -34,6 +34,7 @@ from perc.serving.pool import READY, evict, is_there, room
 from perc.serving.retained import shrink_shielded
 from perc.serving.settings import Rules
 from perc.serving.state import Columns, Request, State
+from perc.serving.victims import evict_least
 
 
 class Finding(NamedTuple):
@@ -167,6 +168,9 @@ def shrink(state: State, c: Columns, rules: Rules, block_tokens: int) -> State:
     """Drops the lowest ranks until all blocks fit; what is not below may be written."""
     if state.retained is not None:
         return shrink_shielded(state, c, rules)
+    if state.pool.free is not None:
+        pool = evict_least(state.pool, c.accesses, rules.capacity, rules.watch)
+        return state._replace(pool=pool)
     if state.below is None:
         return state._replace(pool=evict(state.pool, rules.capacity))
     _, how = _of(state, rules)

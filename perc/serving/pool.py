@@ -9,7 +9,9 @@ lost otherwise. Private blocks hold answers, which only their own request reads.
 Cached blocks are a set of ranks (`perc.bitset`): a block is cached if the bit of its
 rank is set, and the lowest rank leaves first. `perc.held` does the same for requests
 whose durations are given. Under retention those that some ended turn shields are in a
-second set, from which none leaves (`retained`).
+second set, from which none leaves (`retained`). Where the order of victims changes
+while blocks idle, ranks only number the uses, and `free` says who may leave
+(`victims`).
 """
 
 from typing import NamedTuple
@@ -20,8 +22,10 @@ from jax import lax
 
 from perc.bitset import BitSet, add, bit_of, peek, pop_lowest, remove, write
 from perc.floats import Array
+from perc.serving.free import Free, Lines, pinned, unpinned, used_now
 
 PINS, RANK, READY, SHIELDS = range(4)  # columns of `Pool.rows`
+USED = SHIELDS  # with `Pool.free`, which has no shields: `free.used_now`
 
 
 class Accesses(NamedTuple):
@@ -30,6 +34,7 @@ class Accesses(NamedTuple):
     block: jax.Array  # i32[N]
     rank: jax.Array  # i32[N]
     refresh: jax.Array  # bool[], a hit sets the rank again
+    lines: Lines | None = None  # None: the order never changes
 
 
 class Pool(NamedTuple):
@@ -37,12 +42,23 @@ class Pool(NamedTuple):
 
     cached: BitSet  # ranks of cached blocks
     rows: jax.Array  # i32[M, 4]: pins, rank (-1 = none), content was computed, shields
+    # or, with `free`, when it was used last
     size: jax.Array  # i32[], cached blocks, shielded or not
     pinned: jax.Array  # i32[]
     private: jax.Array  # i32[]
     evictions: jax.Array  # i32[]
     shielded: BitSet | None = None  # ranks of shielded blocks; None: no retention
     kept: jax.Array | None = None  # i32[], how many
+    free: Free | None = None  # None: ranks are the order of victims
+
+
+def at_time(pool: Pool, now, latest) -> Pool:
+    """The pool at a later moment, when a request of that number has been admitted."""
+    if pool.free is None:
+        return pool
+    latest = jnp.maximum(pool.free.latest, latest)
+    free = pool.free._replace(now_s=now.astype(jnp.float32), latest=latest)
+    return pool._replace(free=free)
 
 
 def look_up(pool: Pool, c: Accesses, start, stop) -> tuple[jax.Array, jax.Array]:
@@ -67,7 +83,7 @@ def hold(pool: Pool, c: Accesses, start, stop) -> Pool:
     """Pins the blocks of accesses start..stop-1; what is new has yet to be computed."""
 
     def pin(i, carry):
-        words, rows, size, pinned, shielded = carry
+        words, rows, size, held, shielded, lines = carry
         row = peek(rows, c.block[i])
         free = row[PINS] == 0
         words, cached = remove(words, jnp.where(free, row[RANK], -1))
@@ -78,15 +94,19 @@ def hold(pool: Pool, c: Accesses, start, stop) -> Pool:
         known = cached | ~free
         rank = jnp.where(c.refresh | ~known, c.rank[i], row[RANK])
         ready = jnp.where(free, cached.astype(jnp.int32), row[READY])
-        new = jnp.stack([row[PINS] + 1, rank, ready, row[SHIELDS]])
+        last = row[SHIELDS]
+        if lines is not None and c.lines is not None:
+            lines = pinned(lines, c.lines, c.block[i], row[RANK], cached, ~known)
+            last = used_now(lines)
+        new = jnp.stack([row[PINS] + 1, rank, ready, last])
         rows = write(rows, c.block[i], new)
-        return words, rows, size - _one(cached), pinned + _one(free), shielded
+        return words, rows, size - _one(cached), held + _one(free), shielded, lines
 
     shielded = None if pool.shielded is None else (pool.shielded.words, pool.kept)
-    carry = (pool.cached.words, pool.rows, pool.size, pool.pinned, shielded)
-    words, rows, size, pinned, shielded = lax.fori_loop(start, stop, pin, carry)
+    carry = (pool.cached.words, pool.rows, pool.size, pool.pinned, shielded, pool.free)
+    words, rows, size, held, shielded, lines = lax.fori_loop(start, stop, pin, carry)
     cached = pool.cached._replace(words=words)
-    pool = pool._replace(cached=cached, rows=rows, size=size, pinned=pinned)
+    pool = pool._replace(cached=cached, rows=rows, size=size, pinned=held, free=lines)
     if shielded is None or pool.shielded is None:
         return pool
     words, kept = shielded
@@ -106,8 +126,9 @@ def computed(pool: Pool, c: Accesses, start, stop) -> Pool:
 def let_go(pool: Pool, c: Accesses, start, stop) -> Pool:
     """A request ends: what nobody else pins is cached, or lost if never computed."""
 
-    def unpin(i, carry):
-        cached, rows, size, pinned, shielded = carry
+    def unpin(j, carry):
+        cached, rows, size, held, shielded, lines = carry
+        i = start + stop - 1 - j  # the deepest first
         row = peek(rows, c.block[i])
         free = row[PINS] == 1
         keep = free & (row[READY] > 0)
@@ -119,15 +140,18 @@ def let_go(pool: Pool, c: Accesses, start, stop) -> Pool:
             shields = add(shields, jnp.maximum(row[RANK], 0), shield)
             shielded = (shields, count + _one(shield))
         cached = add(cached, jnp.maximum(row[RANK], 0), plain)
+        if lines is not None and c.lines is not None:
+            lost = free & ~keep
+            lines = unpinned(lines, c.lines, c.block[i], row[RANK], keep, lost)
         rank = jnp.where(free & ~keep, -1, row[RANK])
         new = jnp.stack([row[PINS] - 1, rank, row[READY], row[SHIELDS]])
         rows = write(rows, c.block[i], new)
-        return cached, rows, size + _one(keep), pinned - _one(free), shielded
+        return cached, rows, size + _one(keep), held - _one(free), shielded, lines
 
     shielded = None if pool.shielded is None else (pool.shielded, pool.kept)
-    carry = (pool.cached, pool.rows, pool.size, pool.pinned, shielded)
-    cached, rows, size, pinned, shielded = lax.fori_loop(start, stop, unpin, carry)
-    pool = pool._replace(cached=cached, rows=rows, size=size, pinned=pinned)
+    carry = (pool.cached, pool.rows, pool.size, pool.pinned, shielded, pool.free)
+    cached, rows, size, held, shielded, lines = lax.fori_loop(start, stop, unpin, carry)
+    pool = pool._replace(cached=cached, rows=rows, size=size, pinned=held, free=lines)
     if shielded is None:
         return pool
     return pool._replace(shielded=shielded[0], kept=shielded[1])
@@ -165,9 +189,9 @@ def _move(pool: Pool, c: Accesses, start, stop, by: int) -> Pool:
     return pool._replace(cached=cached, shielded=shielded, rows=rows, kept=kept)
 
 
-def put_cached(pool: Pool, c: Accesses, start, stop) -> Pool:
-    """Computed blocks that nobody asked for yet, such as those of an answer."""
-    return let_go(computed(hold(pool, c, start, stop), c, start, stop), c, start, stop)
+def hold_computed(pool: Pool, c: Accesses, start, stop) -> Pool:
+    """Pins computed blocks that nobody asked for yet, such as those of an answer."""
+    return computed(hold(pool, c, start, stop), c, start, stop)
 
 
 def room(pool: Pool, capacity: jax.Array) -> jax.Array:

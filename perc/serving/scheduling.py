@@ -11,7 +11,7 @@ from perc.serving import slots as slots_of
 from perc.serving.heap import first, put
 from perc.serving.landing import landed
 from perc.serving.moves import bring_up, find_below, shrink
-from perc.serving.pool import hold, look_up, room
+from perc.serving.pool import at_time, hold, look_up, room
 from perc.serving.queueing import preempt
 from perc.serving.retained import admitted
 from perc.serving.settings import ADAPTIVE, LOW_LATENCY, STATIC, Rules
@@ -28,6 +28,7 @@ from perc.serving.state import (
     request_of,
 )
 from perc.serving.timing import Load, decode_load, prompt_load, together
+from perc.serving.victims import judged
 
 
 class Plan(NamedTuple):
@@ -174,11 +175,13 @@ def _admit_one(state: State, plan: Plan, c: Columns, rules: Rules, block_tokens:
     again = counts[PREEMPTED] > 0
     done_again = jnp.where(again, jnp.maximum(counts[LOST] - cached, 0), 0)
     at = slots_of.position(state.slots.request < 0)
-    state = _take_blocks(state, c, request, private, fits)
+    state = _take_blocks(state, c, r, request, private, fits)
     state = admitted(state, c, r, request, fits & ~again)
     if found is not None:
         state = bring_up(state, c, rules, r, at, request, hit, found, fits, again)
     state = shrink(state, c, rules, block_tokens)
+    pool = judged(state.pool, rules.watch, r, hit, fits & ~again)
+    state = state._replace(pool=pool)
     state = note_time(state, r, ADMITTED, state.now, fits & ~again)
     state = note_counts(
         state,
@@ -219,9 +222,10 @@ def _admit_one(state: State, plan: Plan, c: Columns, rules: Rules, block_tokens:
     return _compute(state, plan, at, slot, chunk, need, rules, fits & ~loads)
 
 
-def _take_blocks(state: State, c: Columns, request, private, wanted) -> State:
+def _take_blocks(state: State, c: Columns, r, request, private, wanted) -> State:
     stop = jnp.where(wanted, request.stop, request.start)
-    pool = hold(state.pool, c.accesses, request.start, stop)
+    pool = at_time(state.pool, state.now, jnp.where(wanted, r, 0))
+    pool = hold(pool, c.accesses, request.start, stop)
     more = jnp.where(wanted, private, 0)
     return state._replace(pool=pool._replace(private=pool.private + more))
 

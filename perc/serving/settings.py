@@ -7,6 +7,7 @@ import numpy as np
 
 from perc.errors import InputError, check_number, check_whole
 from perc.floats import Array
+from perc.online_aged import Watch
 from perc.roofline import Roofline
 from perc.serving.offload import Offload, TierRules, n_tiers, tier_rules
 
@@ -111,10 +112,11 @@ class Rules(NamedTuple):
     adaptive_queue: Array  # i32[]
     adaptive_latency_s: Array  # f64[]
     until_s: Array  # f64[], when to look, inf = when all is done
-    sample_s: Array  # f64[], between two points of the time series
+    sample_s: Array  # f64[], between the first points of the time series
     cost: Roofline
     tiers: TierRules | None  # None: the loop is compiled without them
     retention: RetentionRules | None  # the same
+    watch: Watch | None = None  # of a policy's guard; None: it has none
 
 
 def rules(server: Server, cost: Roofline, *, until_s: float, sample_s: float) -> Rules:

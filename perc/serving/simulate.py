@@ -16,8 +16,9 @@ from perc.serving.below import READ, WRITE
 from perc.serving.engine import BelowKept, Kept, RetainedKept, serve_each
 from perc.serving.offload import LowerTier, n_tiers
 from perc.serving.outputs import Named, with_outputs, without_outputs
+from perc.serving.pricing import Changing, can_price, changing_order, watches_of
 from perc.serving.settings import Server, rules
-from perc.serving.state import columns, start
+from perc.serving.state import columns, even_points, start
 from perc.shapes import bucket
 from perc.types import AnyPolicy, Policy, Trace
 
@@ -87,7 +88,7 @@ class Offloaded:
 
 def simulate(
     trace: Trace,
-    policy: Policy,
+    policy: AnyPolicy,
     server: Server,
     cost: Roofline,
     *,
@@ -99,7 +100,8 @@ def simulate(
 
     Args:
         trace: the traffic; `perc.serving.arrivals` makes it faster or random.
-        policy: one whose order does not depend on the cache (`perc.ranks`).
+        policy: one whose order does not depend on the cache (`perc.ranks`), or one
+            that prices blocks as they idle (`perc.serving.pricing`).
         server: its options.
         cost: of a step, from `perc.roofline`.
         prefill: prices the feature `recompute_s` of a policy that reads it.
@@ -107,8 +109,9 @@ def simulate(
         samples: points of the time series.
 
     Raises:
-        InputError: for a policy without an order of its own, or a trace without
-            requests.
+        InputError: for a policy whose order depends on what the cache did, one that
+            prices blocks as they idle together with tiers or retention, a price that
+            is no number, or a trace without requests.
 
     Example:
         >>> import perc
@@ -124,14 +127,21 @@ def simulate(
     """
     _check(trace, policy, until_s, samples)
     named = with_outputs(trace) if server.cache_outputs else without_outputs(trace)
-    order = ranks(named.trace, scores(policy, named.trace, cost=prefill))
+    changing = None
+    if isinstance(policy, Policy):
+        order = ranks(named.trace, scores(policy, named.trace, cost=prefill))
+    elif named.trace.n_accesses:
+        order, changing = changing_order(policy, named.trace, cost=prefill)
+    else:  # nothing is looked up
+        order = np.zeros(0, np.int32)
     return simulate_order(
         named,
         order,
         server,
         cost,
         name=policy.name,
-        refresh=policy.refresh,
+        refresh=getattr(policy, "refresh", True),
+        changing=changing,
         until_s=until_s,
         samples=samples,
     )
@@ -145,10 +155,14 @@ def simulate_order(
     *,
     name: str = "order",
     refresh: bool = True,
+    changing: Changing | None = None,
     until_s: float = np.inf,
     samples: int = SAMPLES,
 ) -> Served:
-    """Like `simulate`, from ranks i32[N] that were computed before."""
+    """Like `simulate`, from ranks i32[N] that were computed before.
+
+    Or from `perc.serving.pricing.changing_order`, which gives `changing` as well.
+    """
     (served,) = simulate_servers(
         named,
         order,
@@ -156,6 +170,7 @@ def simulate_order(
         cost,
         name=name,
         refresh=refresh,
+        changing=changing,
         until_s=until_s,
         samples=samples,
     )
@@ -170,6 +185,7 @@ def simulate_servers(
     *,
     name: str = "order",
     refresh: bool = True,
+    changing: Changing | None = None,
     until_s: float = np.inf,
     samples: int = SAMPLES,
 ) -> list[Served]:
@@ -180,20 +196,28 @@ def simulate_servers(
             which shape the traffic.
 
     Raises:
-        InputError: if they differ there, or there is none.
+        InputError: if they differ there, or there is none; if the order changes while
+            blocks idle and there are tiers, retention, or a price that is no number.
     """
     trace, server = named.trace, _one_kind(servers)
+    watches = [None for _ in servers]
+    if changing is not None:
+        _check_changing(name, server)
+        sizes = [each.capacity_blocks for each in servers]
+        watches = watches_of(changing, named, sizes)
     following = np.full(trace.n_requests, -1, np.int32)
     gap = np.full(trace.n_requests, np.inf)
     if server.closed_loop:
         following, gap = next_turns(trace), gaps_s(trace, cost)
     horizon_s = min(until_s, max(float(trace.arrival_s[-1]), 1.0) * 1.25)
+    sample_s = horizon_s / max(even_points(samples), 1)
     slots = max(each.max_running for each in servers)
     with jax.enable_x64(True):
         how = [
-            rules(each, cost, until_s=until_s, sample_s=horizon_s / samples)
-            for each in servers
+            rules(each, cost, until_s=until_s, sample_s=sample_s)._replace(watch=watch)
+            for each, watch in zip(servers, watches, strict=True)
         ]
+        lines = changing and changing.lines
         traffic = columns(
             trace,
             order,
@@ -203,6 +227,7 @@ def simulate_servers(
             gap,
             cost,
             refresh=refresh,
+            lines=lines,
         )
         begin = start(
             trace,
@@ -211,10 +236,16 @@ def simulate_servers(
             samples=samples,
             tiers=n_tiers(server.offload),
             retention=server.retention is not None,
+            lines=lines,
         )
         stacked = jax.tree.map(lambda *rows: np.stack(rows), *how)
         found = serve_each(traffic, stacked, begin, trace.block_tokens)
     found = jax.device_get(found)
+    if found.bad is not None and found.bad.any():
+        raise InputError(
+            f"policy {name}: {found.bad.sum()} of its prices are no number. Are its "
+            "parameters too large?"
+        )
     return [
         _served(jax.tree.map(lambda column, i=i: column[i], found), trace, name, each)
         for i, each in enumerate(servers)
@@ -241,6 +272,16 @@ def _one_kind(servers: Sequence[Server]) -> Server:
             "have not; simulate them in a call for each."
         )
     return servers[0]
+
+
+def _check_changing(name: str, server: Server) -> None:
+    if n_tiers(server.offload) or server.retention is not None:
+        what = "retention" if server.retention is not None else "tiers below the GPU"
+        raise InputError(
+            f"policy {name!r}: its order changes while blocks idle, which is not "
+            f"simulated together with {what}. Leave them out, or take a policy whose "
+            "order does not change, such as lru or perc_decay."
+        )
 
 
 def _served(found: Kept, trace: Trace, name: str, server: Server) -> Served:
@@ -313,13 +354,22 @@ def _offloaded(found: BelowKept | None, server: Server, n: int) -> Offloaded | N
     )
 
 
-def _check(trace: Trace, policy: AnyPolicy, until_s: float, samples: int) -> None:
-    if not isinstance(policy, Policy):
+def check_policy(policy: AnyPolicy) -> None:
+    """Checks that the simulator can follow a policy.
+
+    Raises:
+        InputError: if its order depends on what the cache did.
+    """
+    if not isinstance(policy, Policy) and not can_price(policy):
         raise InputError(
-            f"policy {policy.name!r} has no order of its own: it depends on what the "
-            "cache did, which this simulator does not follow. Take one with a score, "
-            "such as lru, priority or perc_decay."
+            f"policy {policy.name!r}: its order depends on what the cache did, which "
+            "perc simulate does not follow. Take one that scores a use or prices an "
+            "idle block, such as lru, perc_decay, perc or workload_aware."
         )
+
+
+def _check(trace: Trace, policy: AnyPolicy, until_s: float, samples: int) -> None:
+    check_policy(policy)
     if not trace.n_requests:
         raise InputError(f"{trace.source} has no requests: there is nothing to serve.")
     if until_s != np.inf:

@@ -11,6 +11,7 @@ from perc.floats import Array
 from perc.roofline import Roofline
 from perc.serving import slots as slots_of
 from perc.serving.below import Below, nothing_below
+from perc.serving.free import Lines, nothing_free
 from perc.serving.heap import Heap, build
 from perc.serving.offload import n_tiers
 from perc.serving.orders import places
@@ -79,6 +80,11 @@ class Sums(NamedTuple):
     itls: jax.Array  # i64[], their number
 
 
+def even_points(points: int) -> int:
+    """How many points of a time series are equally far from each other."""
+    return 3 * points // 4
+
+
 class State(NamedTuple):
     """A server at one moment."""
 
@@ -114,6 +120,7 @@ def columns(
     cost: Roofline,
     *,
     refresh: bool,
+    lines: Lines | None = None,
 ) -> Columns:
     """Lays the traffic out.
 
@@ -126,6 +133,7 @@ def columns(
         gap_s: f64[R], from the end to that turn.
         cost: prices what retention would save.
         refresh: a hit sets the rank again.
+        lines: where the order changes while blocks idle.
     """
     prompt = np.maximum(trace.input_tokens, 1)
     answer = np.maximum(trace.output_tokens, 1)
@@ -137,7 +145,10 @@ def columns(
     band, place = places(trace, server.order)
     return Columns(
         Accesses(
-            _lay_out(trace.block), _lay_out(ranks), jnp.asarray(refresh, jnp.bool_)
+            _lay_out(trace.block),
+            _lay_out(ranks),
+            jnp.asarray(refresh, jnp.bool_),
+            lines,
         ),
         jnp.asarray(pad(np.stack(rows, axis=1).astype(np.int32), 0)),
         *(jnp.asarray(pad(x, 0.0)) for x in (band, place, gap_s, trace.deadline_s)),
@@ -163,6 +174,7 @@ def start(
     samples: int,
     tiers: int = 0,
     retention: bool = False,
+    lines: Lines | None = None,
 ) -> State:
     """An idle server before the first arrival; of shapes that fit `columns`."""
     n_requests = bucket(trace.n_requests)
@@ -183,6 +195,8 @@ def start(
     if retention:
         pool = pool._replace(shielded=empty(n_accesses), kept=zero)
         retained = nothing_retained(n_requests)
+    if lines is not None:
+        pool = pool._replace(free=nothing_free(lines))
     return State(
         now=jnp.float64(0.0),
         pool=pool,

@@ -55,6 +55,15 @@ def test_classes_share_the_requests_out(perc, path):
     assert "TTFT p50, s" in perc(*words).words
 
 
+def test_policies_that_price_idle_blocks(perc, path):
+    words = ("simulate", path, "--blocks", 250, "--json", "--policies")
+    lru, aged, one = figures(perc(*words, "lru,perc,perc:smoothing=1"))["runs"]
+    assert lru["completed"] == aged["completed"] == 60
+    assert lru["evictions"] > 0 and aged["evictions"] > 0
+    assert aged["token_hit_ratio"] != lru["token_hit_ratio"]
+    assert one["policy"] == "perc:smoothing=1"
+
+
 def test_twice_the_same(perc, path):
     words = ("simulate", path, "--poisson", 2, "--seed", 4, "--json")
     assert figures(perc(*words))["runs"] == figures(perc(*words))["runs"]
@@ -134,6 +143,11 @@ def test_tiers_below_the_gpu(perc, path):
     assert said.code == 0, said.err
     assert said.out.count("GPU") == 1 and said.out.count("disk") == 1
     assert "requests waited" in said.words
+
+
+def test_tiers_want_an_order_that_does_not_change(refused, path):
+    words = ("--policies", "perc", "--tier", "cpu:16GiB:pcie5")
+    assert "together with tiers" in refused("simulate", path, *words).words
 
 
 def test_tiers_in_the_folder(perc, path, tmp_path):

@@ -50,6 +50,20 @@ def test_a_batch_decodes_at_the_rooflines_speed():
     assert found.ended_s - found.first_token_s == pytest.approx(together, rel=1e-7)
 
 
+def test_a_server_that_falls_behind_is_followed_to_its_end():
+    trace = uniform(200, 4096, 40, gap_s=0.05)
+    server = Server(10**6, max_running=2)
+    found = simulate(trace, registry["lru"](), server, COST, samples=64)
+    time_s, queued = found.series[:, 0], found.series[:, 2]
+    end_s = found.ended_s.max()
+    assert end_s > 3 * 1.25 * trace.arrival_s[-1]  # far beyond the even points
+    assert len(time_s) > 50 and np.all(np.diff(time_s) > 0)
+    assert time_s[-1] == pytest.approx(end_s, rel=0.05)
+    assert np.diff(time_s).max() < 0.3 * end_s
+    late = time_s > trace.arrival_s[-1] + 1.0
+    assert np.all(np.diff(queued[late]) <= 0) and queued[-1] == 0
+
+
 def test_chunks_read_the_weights_again():
     trace = uniform(1, 4096, 1)
     whole, cut = (

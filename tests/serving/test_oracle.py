@@ -30,10 +30,12 @@ SECONDS = {
 }
 
 
-def compare(trace, order, server, cost, **options):
+def compare(trace, order, server, cost, *, changing=None, prices=None, **options):
     """Asserts that both servers did the same to every request, and overall."""
-    served = simulate_order(named(trace, server), order, server, cost, **options)
-    plain, jobs = serve_in_python(trace, order, server, cost, **options)
+    served = simulate_order(
+        named(trace, server), order, server, cost, changing=changing, **options
+    )
+    plain, jobs = serve_in_python(trace, order, server, cost, prices=prices, **options)
     check_laws(served)
     for mine, theirs in WHOLE.items():
         assert getattr(served, theirs).tolist() == [getattr(j, mine) for j in jobs], (
@@ -108,19 +110,16 @@ def servers(draw):
     )
 
 
-@settings(deadline=None, max_examples=120)
-@given(traces(), servers(), st.booleans(), st.data())
-def test_engine_equals_oracle(trace, server, refresh, data):
+@st.composite
+def runs(draw):
+    """A trace with answers and deadlines, a server, the price of a step, an end."""
+    trace, server = draw(traces().filter(lambda t: t.n_requests)), draw(servers())
     n = trace.n_requests
-    if not n:
-        return
 
     def draws(values):
-        return np.array(
-            data.draw(st.lists(st.sampled_from(values), min_size=n, max_size=n))
-        )
+        return np.array(draw(st.lists(st.sampled_from(values), min_size=n, max_size=n)))
 
-    arrival_s = trace.arrival_s * data.draw(st.sampled_from([0.013, 1.0]))
+    arrival_s = trace.arrival_s * draw(st.sampled_from([0.013, 1.0]))
     if server.closed_loop:  # end + gap may miss an equal arrival by a rounding error
         arrival_s = arrival_s + 0.00731 * np.arange(n)
     trace = dataclasses.replace(
@@ -130,13 +129,19 @@ def test_engine_equals_oracle(trace, server, refresh, data):
         deadline_s=draws([np.inf, 0.5, 2.0, 40.0]),
     )
     cost = machine(
-        window=data.draw(st.sampled_from([np.inf, 11.0])),
-        overhead_s=data.draw(st.sampled_from([0.0, 0.01])),
+        window=draw(st.sampled_from([np.inf, 11.0])),
+        overhead_s=draw(st.sampled_from([0.0, 0.01])),
     )
-    until_s = data.draw(st.sampled_from([np.inf, np.inf, 1.7]))
+    return trace, server, cost, draw(st.sampled_from([np.inf, np.inf, 1.7]))
+
+
+@settings(deadline=None, max_examples=120)
+@given(runs(), st.booleans(), st.booleans(), st.integers(0, 9))
+def test_engine_equals_oracle(case, refresh, sorted_ranks, seed):
+    trace, server, cost, until_s = case
     n_accesses = named(trace, server).trace.n_accesses
-    order = np.random.default_rng(data.draw(st.integers(0, 9))).permutation(n_accesses)
-    if data.draw(st.booleans()):
+    order = np.random.default_rng(seed).permutation(n_accesses)
+    if sorted_ranks:
         order = np.arange(n_accesses)
     compare(
         trace, order.astype(np.int32), server, cost, refresh=refresh, until_s=until_s
