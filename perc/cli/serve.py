@@ -23,19 +23,21 @@ def serve(
         port: of 127.0.0.1; 0 takes a free one.
 
     Raises:
-        InputError: if the folder is none, the port is taken, or starlette or uvicorn is
-            not installed.
+        InputError: if the folder is none, its path cannot stand in a page, the port is
+            taken, or starlette or uvicorn is not installed.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder.")
+        raise InputError(f"{folder}: no such folder. Name one with runs in it.")
     try:
         import uvicorn
 
+        from perc.report.page.folders import check_name
         from perc.report.page.site import site
     except ImportError as error:
         raise InputError(
             f"perc serve needs {error.name}: pip install 'perc-kv[serve]'"
         ) from None
+    check_name(folder.resolve())
     listener = _listen(port)
     port = listener.getsockname()[1]
     print(f"http://127.0.0.1:{port}/ shows {folder}; Ctrl-C ends it", file=sys.stderr)

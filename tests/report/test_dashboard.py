@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from perc.bridges import vllm_metrics
-from perc.report.page.exported import EXPORTED, PROGRESS
+from perc.report.page.exported import EXPORTED, LABELS, PROGRESS
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "perc.json"
 PROMETHEUS = shutil.which("prometheus")
@@ -70,6 +70,31 @@ def test_panels_do_not_overlap_and_have_titles():
         places |= cells
 
 
+def test_every_panel_follows_the_variables_that_its_metrics_have():
+    bridge, _ = exported()
+    labels = dict.fromkeys(bridge, ("policy",)) | {PROGRESS[0]: ("run",)}
+    for command, columns in EXPORTED.items():
+        labels |= {name: LABELS[command][:2] for _, name, _ in columns}
+    for expression in expressions():
+        for name, chosen in re.findall(r"\b(perc_\w+)(?:{(.*?)})?", expression):
+            wanted = [f'{label}=~"${label}"' for label in labels[name]]
+            assert chosen.split(", ") == wanted, expression
+
+
+def variables():
+    listed = json.loads(DASHBOARD.read_text())["templating"]["list"]
+    return {one["name"]: one for one in listed if one["type"] == "query"}
+
+
+def test_the_variables_offer_all_runs_and_policies():
+    assert set(variables()) == {"run", "policy"}
+    for name, variable in variables().items():
+        assert variable["multi"] and variable["includeAll"]
+        assert variable["allValue"] == ".*"
+        assert variable["query"]["query"] == variable["definition"]
+        assert re.fullmatch(rf"label_values\({{.*}}, {name}\)", variable["definition"])
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -98,6 +123,7 @@ def test_a_real_prometheus_scrapes_and_answers_every_panel(tmp_path):
     about = {"command": ["perc", "compare"], "verdict": [], "trace": {"source": "x"}}
     (compare / "run.json").write_text(json.dumps(about))
     row = {"policy": ["lru"], "capacity_blocks": [10], "block_hit_ratio": [0.25]}
+    row |= {"token_hit_ratio": [0.25], "recompute_s": [1.0]}
     for name in ("results", "curves"):
         pl.DataFrame(row).write_parquet(compare / f"{name}.parquet")
     port, own = free_port(), free_port()
@@ -127,8 +153,16 @@ def test_a_real_prometheus_scrapes_and_answers_every_panel(tmp_path):
         assert sample["value"][1] == "0.25" and sample["metric"]["run"] == "a"
         for expression in expressions():
             asked = expression.replace("$__rate_interval", "1m")
+            asked = re.sub(r"\$(run|policy)", ".*", asked)
             said = httpx.get(base.removesuffix("?query="), params={"query": asked})
             assert said.json()["status"] == "success", (expression, said.text)
+        for name, value in (("run", "a"), ("policy", "lru")):
+            selector = variables()[name]["definition"][len("label_values(") :]
+            said = httpx.get(
+                f"http://127.0.0.1:{own}/api/v1/label/{name}/values",
+                params={"match[]": selector.rsplit(", ", 1)[0]},
+            )
+            assert said.json()["data"] == [value], said.text
     finally:
         for process in started:
             process.terminate()

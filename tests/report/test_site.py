@@ -1,7 +1,5 @@
 """`perc serve`: what has a page, what has not, and what Prometheus is told."""
 
-import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,61 +15,22 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from perc.report.page.exported import EXPORTED, exposition
+from perc.report.page.folders import read_run
 from perc.report.page.listing import list_runs
+from perc.report.page.render import page
 from perc.report.page.site import site
 from tests.report.browser import CHROMIUM, opened
-
-
-def write(folder, about, name="run.json", **tables):
-    folder.mkdir(parents=True)
-    (folder / name).write_text(json.dumps(about))
-    for table, frame in tables.items():
-        frame.write_parquet(folder / f"{table}.parquet")
-
-
-def results(**more):
-    return pl.DataFrame(
-        {
-            "policy": ["lru", "belady"],
-            "capacity_blocks": [10, 10],
-            "block_hit_ratio": [0.25, 0.5],
-            "token_hit_ratio": [0.2, 0.4],
-            "recompute_tokens": [8, 4],
-            "recompute_s": [2.0, 1.0],
-            "gap_closed": [0.0, 1.0],
-            **more,
-        }
-    )
+from tests.report.site_folders import begin_sweep, part, results, root_of_runs, write
 
 
 @pytest.fixture
 def root(tmp_path):
-    root = tmp_path / "runs"
-    about = {
-        "command": ["perc", "compare", "x"],
-        "verdict": ["LRU does."],
-        "trace": {"source": "x"},
-    }
-    write(root / "a", about, results=results(), curves=results())
-    (tmp_path / "secret").mkdir()
-    shutil.copytree(root / "a", tmp_path / "secret" / "b")
-    os.symlink(tmp_path / "secret", root / "link")
-    return root
+    return root_of_runs(tmp_path)
 
 
 @pytest.fixture
 def client(root):
     return TestClient(site(root))
-
-
-def begin_sweep(root, done):
-    write(root / "deep" / "sw", {"configurations": 8}, name="sweep.json")
-    parts = root / "deep" / "sw" / "parts"
-    parts.mkdir()
-    pl.DataFrame({"config": list(map(str, range(done)))}).write_parquet(
-        parts / "1.parquet"
-    )
-    (parts / ".half.parquet").write_text("torn")
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
@@ -83,8 +42,8 @@ def test_in_a_browser_the_bar_moves_with_the_sweep(root, tmp_path):
         """Three more configurations are done once the page is there."""
         await shown(scope, receive, send)
         if scope["path"].startswith("/run/"):
-            more = pl.DataFrame({"config": ["3", "4", "5"]})
-            more.write_parquet(root / "deep" / "sw" / "parts" / "2.parquet")
+            more = root / "deep" / "sw" / "parts" / "2.parquet"
+            part(3, first=3).write_parquet(more)
 
     config = uvicorn.Config(growing, port=0, lifespan="off", log_level="warning")
     server = uvicorn.Server(config)
@@ -122,11 +81,65 @@ def test_a_running_sweep_shows_how_far_it_has_come(client, root):
     }
     results(
         trace="x",
+        trace_sha256="0",
         lru_block_hit_ratio=0.25,
         bound_block_hit_ratio=0.5,
     ).write_parquet(root / "deep" / "sw" / "results.parquet")
     assert client.get("/progress/deep/sw").json()["finished"]
     assert "Best configurations" in client.get("/run/deep/sw").text
+
+
+@pytest.mark.parametrize(("done", "says"), [(8, 8), (9, 8), (0, 0)])
+def test_a_sweep_is_never_more_than_done(client, root, done, says):
+    begin_sweep(root, done)
+    found = client.get("/progress/deep/sw").json()
+    assert (found["done"], found["total"]) == (says, 8)
+    assert (
+        f'perc_sweep_done_ratio{{run="deep/sw"}} {says / 8}'
+        in exposition(root)[0].decode()
+    )
+    part(1).write_parquet(root / "deep" / "sw" / "results.parquet")
+    found = client.get("/progress/deep/sw").json()
+    assert (found["done"], found["total"]) == (8, 8)
+
+
+def test_the_folder_itself_and_a_run_of_its_name_have_pages(client, root):
+    for path in list((root / "a").iterdir()):
+        shutil.copy(path, root)
+    shutil.copytree(root / "a", root / "runs")
+    assert set(list_runs(root)) == {"runs/", "runs", "a"}
+    assert f"Folder {root}." in client.get("/run/runs/").text
+    assert f"Folder {root / 'runs'}." in client.get("/run/runs").text
+
+
+def test_every_page_leads_back_to_the_list(client, root):
+    begin_sweep(root, 3)
+    (root / "bad").mkdir()
+    (root / "bad" / "run.json").write_text("{")
+    for name in ("a", "deep/sw", "bad", "none"):
+        assert '<a href="/">All runs</a>' in client.get(f"/run/{name}").text
+    assert "All runs" not in page([read_run(root / "a")])
+
+
+def test_runs_with_rules_have_metrics_of_their_own(root):
+    about = {"command": ["perc", "compare", "x"], "verdict": [], "rules": ""}
+    without = {"without_block_hit_ratio": [0.125, 0.5], "without_recompute_s": [4.0, 2]}
+    classes = pl.DataFrame(
+        schema={
+            **dict.fromkeys(("by", "name", "policy"), pl.String),
+            "capacity_blocks": pl.Int64,
+            **dict.fromkeys(("without", "with_rules"), pl.Float64),
+        }
+    )
+    write(root / "r", about, results=results(**without), classes=classes)
+    lines = [
+        line for line in exposition(root)[0].decode().splitlines() if 'run="r"' in line
+    ]
+    labels = '{capacity_blocks="10",policy="lru",run="r"}'
+    assert f"perc_ruled_block_hit_ratio{labels} 0.25" in lines
+    assert f"perc_ruled_without_block_hit_ratio{labels} 0.125" in lines
+    assert f"perc_ruled_without_recompute_seconds{labels} 4.0" in lines
+    assert all(line.startswith("perc_ruled_") for line in lines)
 
 
 @pytest.mark.parametrize(

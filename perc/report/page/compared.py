@@ -115,9 +115,9 @@ def why(misses: dict[str, Any]) -> Block:
 def _groups(groups: pl.DataFrame) -> list[Block]:
     """A table for each way of grouping, at the capacity where policies differ most."""
     of_groups = groups.filter(pl.col("by") != "all")
-    if of_groups.is_empty():
-        return []
     overall = groups.filter(pl.col("by") == "all")
+    if of_groups.is_empty() or overall.is_empty():
+        return []
     widest = (
         overall.group_by("capacity_blocks", maintain_order=True)
         .agg(spread=pl.col("gain").max() - pl.col("gain").min())

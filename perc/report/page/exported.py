@@ -10,8 +10,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from perc.errors import InputError
-from perc.report.page.folders import read_run
-from perc.report.page.listing import list_runs
+from perc.report.page.listing import Entry, list_runs
 
 # Of a command: column of results.parquet, the name in Prometheus, what it says.
 EXPORTED = {
@@ -19,6 +18,20 @@ EXPORTED = {
         ("block_hit_ratio", "perc_block_hit_ratio", "Blocks hit / blocks looked up"),
         ("token_hit_ratio", "perc_token_hit_ratio", "Prompt tokens hit / all of them"),
         ("recompute_s", "perc_recompute_seconds", "Prefill of what was not cached"),
+    ],
+    "compare --rules": [
+        ("block_hit_ratio", "perc_ruled_block_hit_ratio", "Block hits with rules"),
+        (
+            "without_block_hit_ratio",
+            "perc_ruled_without_block_hit_ratio",
+            "Block hits of the same requests without rules",
+        ),
+        ("recompute_s", "perc_ruled_recompute_seconds", "Prefill with rules"),
+        (
+            "without_recompute_s",
+            "perc_ruled_without_recompute_seconds",
+            "Prefill of the same requests without rules",
+        ),
     ],
     "simulate": [
         ("ttft_s_p50", "perc_simulated_ttft_p50_seconds", "Median TTFT"),
@@ -33,6 +46,7 @@ EXPORTED = {
 }
 LABELS = {
     "compare": ("run", "policy", "capacity_blocks"),
+    "compare --rules": ("run", "policy", "capacity_blocks"),
     "simulate": ("run", "policy", "load"),
 }
 PROGRESS = ("perc_sweep_done_ratio", "Configurations of a sweep that are finished")
@@ -56,22 +70,23 @@ class Runs(Collector):
             if entry.command == "sweep" and entry.total:
                 progress.add_metric([entry.name], (entry.done or 0) / entry.total)
             if entry.command in EXPORTED:
-                self._add(families, entry.name, entry.folder, entry.command)
+                self._add(families, entry)
         yield from families.values()
         yield progress
 
-    def _add(self, families, name: str, folder: Path, command: str) -> None:
+    def _add(self, families: dict, entry: Entry) -> None:
         try:
-            results = read_run(folder).tables["results"]
+            results = entry.read().tables["results"]
         except InputError:
             return  # it is being written, or damaged; the list shows it
-        keys = LABELS[command][1:]
-        for column, _, _ in EXPORTED[command]:
+        keys = LABELS[entry.command][1:]
+        for column, _, _ in EXPORTED[entry.command]:
             if column not in results.columns:
                 continue
-            table = results.select(*keys, pl.col(column).cast(pl.Float64))
-            for *labels, value in table.drop_nulls().iter_rows():
-                families[command, column].add_metric([name, *map(str, labels)], value)
+            value = pl.col(column).cast(pl.Float64, strict=False).alias("value")
+            for *labels, figure in results.select(*keys, value).drop_nulls().rows():
+                marks = [entry.name, *map(str, labels)]
+                families[entry.command, column].add_metric(marks, figure)
 
 
 def exposition(root: Path) -> tuple[bytes, str]:

@@ -1,10 +1,22 @@
-"""The runs below a folder: which are there, finished or at work."""
+"""The runs below a folder: which are there, finished, at work or damaged.
 
-import json
+Links are not followed, neither folders nor files, so nothing outside is shown.
+"""
+
+import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-import polars as pl
+from perc.errors import InputError
+from perc.report.page.folders import (
+    Run,
+    describe,
+    described_by,
+    read_run,
+    read_table,
+    shown,
+)
 
 DEEPEST = 3  # folders below the one that is shown
 
@@ -15,74 +27,95 @@ class Entry:
 
     name: str  # path below the folder, the key of its page
     folder: Path
-    command: str
+    command: str  # "?" of one whose JSON is damaged
     changed_s: float  # time of the last change, seconds since 1970
+    finished: bool = True  # whether there is a page to show
     done: int | None = None  # configurations of a sweep
-    total: int | None = None  # None of one whose sweep.json does not tell
+    total: int | None = None
 
-    @property
-    def finished(self) -> bool:
-        """Whether there is a page to show."""
-        return self.command != "sweep" or (self.folder / "results.parquet").exists()
+    def read(self) -> Run:
+        """The run, its own files only.
+
+        Raises:
+            InputError: if it is damaged.
+        """
+        return read_run(self.folder, links=False)
 
 
 def list_runs(root: Path) -> dict[str, Entry]:
-    """The runs below a folder by name, what changed last first.
-
-    Links are not followed, so nothing outside the folder is listed.
-    """
+    """The runs below a folder by name, what changed last first."""
     found = [_entry(root, folder) for folder in _folders(root, DEEPEST)]
     known = [entry for entry in found if entry is not None]
     known.sort(key=lambda entry: (-entry.changed_s, entry.name))
     return {entry.name: entry for entry in known}
 
 
+def damage(entry: Entry) -> str:
+    """Why a finished run cannot be shown; nothing if it can."""
+    return _damage(entry, _state_of(entry.folder))
+
+
+@lru_cache(maxsize=4096)
+def _damage(entry: Entry, _state: frozenset) -> str:
+    """The same of a folder in this state: to read every table each time takes long."""
+    try:
+        entry.read()
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _state_of(folder: Path) -> frozenset:
+    try:
+        with os.scandir(folder) as found:
+            facts = [(one.name, one.stat(follow_symlinks=False)) for one in found]
+    except OSError:
+        return frozenset()
+    return frozenset((name, s.st_ino, s.st_mtime_ns, s.st_size) for name, s in facts)
+
+
 def _folders(folder: Path, deep: int) -> list[Path]:
     found = [folder]
     if deep:
-        for below in sorted(folder.iterdir()):
-            if below.is_dir() and not below.is_symlink():
+        try:
+            inside = sorted(folder.iterdir())
+        except OSError:
+            return found  # not ours to read, or gone
+        for below in inside:
+            if os.path.isdir(below) and not below.is_symlink():
                 found += _folders(below, deep - 1)
     return found
 
 
 def _entry(root: Path, folder: Path) -> Entry | None:
-    for name in ("run.json", "plan.json", "sweep.json"):
-        path = folder / name
-        if path.is_file() and not path.is_symlink():
-            below = folder.relative_to(root).as_posix()
-            name = root.name if below == "." else below
-            changed = path.stat().st_mtime
-            if path.name == "sweep.json":
-                return _sweep(name, folder, changed, _read(path))
-            command = "plan" if path.name == "plan.json" else _command(_read(path))
-            return Entry(name, folder, command, changed)
-    return None
-
-
-def _read(path: Path) -> dict:
+    path = described_by(folder)
+    if path is None:
+        return None
     try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        changed = path.lstat().st_mtime
+    except OSError:
+        return None  # a run has just begun to replace it
+    # No path below ends so: a run of the folder itself is told from one of its name.
+    below = f"{root.name}/" if folder == root else shown(folder.relative_to(root))
+    try:
+        command, about = describe(folder, links=False)
+    except InputError:
+        return Entry(below, folder, "?", changed)
+    if command == "sweep":
+        return _sweep(below, folder, changed, about["configurations"])
+    return Entry(below, folder, command, changed)
 
 
-def _command(about: dict) -> str:
-    words = about.get("command")
-    return str(words[1]) if isinstance(words, list) and len(words) > 1 else "?"
-
-
-def _sweep(name: str, folder: Path, changed: float, about: dict) -> Entry:
-    total = about.get("configurations")
-    total = total if isinstance(total, int) else None
-    if (folder / "results.parquet").exists():
-        return Entry(name, folder, "sweep", changed, total, total)
-    done = 0
-    for part in (folder / "parts").glob("[!.]*.parquet"):
+def _sweep(name: str, folder: Path, changed: float, total: int) -> Entry:
+    if os.path.lexists(folder / "results.parquet"):
+        return Entry(name, folder, "sweep", changed, True, total, total)
+    done: set[str] = set()  # a configuration has a row for each capacity
+    parts = folder / "parts"
+    for part in [] if parts.is_symlink() else parts.glob("[!.]*.parquet"):
         try:
-            done += pl.scan_parquet(part).select(pl.len()).collect().item()
-            changed = max(changed, part.stat().st_mtime)
-        except (OSError, pl.exceptions.PolarsError):
-            continue  # the sweep has just merged its parts
-    return Entry(name, folder, "sweep", changed, done, total)
+            done.update(read_table(part, ["config"], links=False)["config"])
+            changed = max(changed, part.lstat().st_mtime)
+        except (OSError, InputError):
+            continue  # damaged, or the sweep has just merged its parts
+    # More than all are of no sweep that perc made.
+    return Entry(name, folder, "sweep", changed, False, min(len(done), total), total)

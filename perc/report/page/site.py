@@ -3,6 +3,7 @@
 Only what `list_runs` lists has a page: a name in an address is looked up, never opened.
 """
 
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from starlette.routing import Route
 
 from perc.errors import InputError
 from perc.report.page.exported import exposition
-from perc.report.page.folders import read_run
-from perc.report.page.listing import Entry, list_runs
+from perc.report.page.folders import shown
+from perc.report.page.listing import Entry, damage, list_runs
 from perc.report.page.render import page, render
 
 LOCAL = ["127.0.0.1", "localhost", "[::1]", "testserver"]
@@ -45,16 +46,17 @@ def site(root: Path, hosts: list[str] | None = None) -> Starlette:
         return entry
 
     def front(request: Request) -> Response:
-        return _html("list.html", title=f"Runs in {root}", runs=_rows(root))
+        return _html("list.html", title=f"Runs in {shown(root)}", runs=_rows(root))
 
     def run(request: Request) -> Response:
         entry = find(request)
         if not entry.finished:
             return _html("progress.html", title=f"Sweep {entry.name}", entry=entry)
         try:
-            return HTMLResponse(page([read_run(entry.folder)]), headers=HEADERS)
+            text = page([entry.read()], template="run.html")
         except InputError as error:
             raise HTTPException(409, str(error)) from None
+        return HTMLResponse(text, headers=HEADERS)
 
     def progress(request: Request) -> Response:
         entry = find(request)
@@ -90,14 +92,23 @@ def _rows(root: Path) -> list[dict]:
         {
             "name": entry.name,
             "command": entry.command,
-            "changed": datetime.fromtimestamp(entry.changed_s, UTC).strftime(
-                "%Y-%m-%d %H:%M UTC"
-            ),
+            "changed": _when(entry.changed_s),
             "changed_s": entry.changed_s,
-            "state": _state(entry),
+            **_state(entry),
         }
         for entry in list_runs(root).values()
     ]
+
+
+def _when(seconds: float) -> str:
+    """
+    >>> _when(0), _when(1e12)  # a file may bear a year that no calendar has
+    ('1970-01-01 00:00 UTC', '-')
+    """
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError, OSError):
+        return "-"
 
 
 def _snapshot(entry: Entry) -> dict:
@@ -111,18 +122,26 @@ def _snapshot(entry: Entry) -> dict:
     }
     if entry.finished:
         try:
-            tables = read_run(entry.folder).tables
+            tables = entry.read().tables
         except InputError as error:
-            return found | {"error": str(error)}
-        found["rows"] = next(iter(tables.values())).to_dicts()
+            return found | {"finished": False, "error": str(error)}
+        rows = next(iter(tables.values())).iter_rows(named=True)
+        found["rows"] = [{k: _plain(v) for k, v in row.items()} for row in rows]
     return found
 
 
-def _state(entry: Entry) -> str:
-    if entry.finished:
-        return "done"
-    of = "" if entry.total is None else f" of {entry.total:,}"
-    return f"{entry.done:,}{of} configurations"
+def _plain(value: object) -> object:
+    """JSON has no NaN and no infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _state(entry: Entry) -> dict[str, str]:
+    """What the list says of a run, and why."""
+    if not entry.finished:
+        says = f"{entry.done:,} of {entry.total:,} configurations"
+        return {"state": says, "why": ""}
+    why = damage(entry)
+    return {"state": "damaged" if why else "done", "why": why}
 
 
 def _html(name: str, **values: object) -> Response:
