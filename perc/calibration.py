@@ -3,9 +3,9 @@
     minimise the sum over points of (ln predicted_s - ln measured_s)**2
     over mfu and mbu in (0, 1] and overhead_s >= 0
 
-Logarithms make a point of 10 ms count as much as one of 10 s. A parameter that no
-point depends on, such as mfu where every point is bound by memory, is not determined:
-it keeps its default, and the result says so.
+Logarithms make a point of 10 ms count as much as one of 10 s. A parameter that could
+be larger, or smaller, without a change at any point is not determined, such as mfu
+where every point is bound by memory: it keeps its default, and the result says so.
 """
 
 import csv
@@ -23,7 +23,8 @@ COLUMNS = ("kind", "tokens", "batch", "seconds")
 LEAST = 1e-3  # of mfu and mbu
 STARTS = (0.15, 0.4, 0.8)  # the roofline has a kink: several starts
 POOR = 0.5  # residual from which on a fit describes nothing
-INSENSITIVE = 1e-6  # derivative of ln seconds below which a parameter is free
+NUDGE, UNMOVED = 0.01, 1e-4  # relative: a step of a parameter, and none of a time
+MOST_TOKENS = 10**9
 
 
 class Point(NamedTuple):
@@ -49,12 +50,15 @@ class Calibration(NamedTuple):
         return float(np.abs(self.residuals).max())
 
 
-def calibrate(ideal: Roofline, points: Sequence[Point]) -> Calibration:
+def calibrate(
+    ideal: Roofline, points: Sequence[Point], *, default: Efficiency | None = None
+) -> Calibration:
     """Fits mfu, mbu and overhead.
 
     Args:
         ideal: the deployment at efficiency (1, 1, 0).
         points: measurements, at least one.
+        default: of parameters that the points do not decide; None: `Efficiency`'s own.
 
     Raises:
         InputError: without points, or for one that is not as it must be.
@@ -99,16 +103,14 @@ def calibrate(ideal: Roofline, points: Sequence[Point]) -> Calibration:
         for mbu in STARTS
     ]
     best = min(fits, key=lambda fit: fit.cost)
-    return _report(ideal, points, measured, best)
+    found = _efficiency(best.x)
+    return _report(ideal, points, measured, found, default or Efficiency())
 
 
-def _report(ideal, points, measured, fit) -> Calibration:
+def _report(ideal, points, measured, found: Efficiency, default) -> Calibration:
     """Puts defaults where the points say nothing, and the residuals beside."""
-    found, names = _efficiency(fit.x), Efficiency._fields
-    scale = np.array([1.0, 1.0, float(measured.min())])
-    felt = np.abs(fit.jac * scale).max(axis=0) > INSENSITIVE
-    determined = tuple(n for n, seen in zip(names, felt, strict=True) if seen)
-    free = {n: v for n, v in Efficiency()._asdict().items() if n not in determined}
+    determined = tuple(n for n in Efficiency._fields if _felt(ideal, points, found, n))
+    free = {n: v for n, v in default._asdict().items() if n not in determined}
     # A share that no point felt may still become the bottleneck at its default.
     tried = found._replace(**free)
     if free and not np.allclose(
@@ -117,6 +119,21 @@ def _report(ideal, points, measured, fit) -> Calibration:
         tried = found
     predicted = _predict(ideal, points, tried)
     return Calibration(tried, determined, predicted, predicted / measured - 1)
+
+
+def _felt(ideal, points, found: Efficiency, name: str) -> bool:
+    """Whether some point feels a step of a parameter, up as well as down.
+
+    One way is not enough: where every point is bound by memory, the fit may end at the
+    very mfu below which the first one would not be.
+    """
+    if name == "overhead_s":
+        return True  # it is a part of every time
+    here = _predict(ideal, points, found)
+    value = getattr(found, name)
+    steps = (value * (1 + NUDGE), value / (1 + NUDGE))
+    moved = (_predict(ideal, points, found._replace(**{name: v})) for v in steps)
+    return all(np.abs(np.log(there / here)).max() > UNMOVED for there in moved)
 
 
 def _efficiency(x: np.ndarray) -> Efficiency:
@@ -144,7 +161,10 @@ def _check(point: Point) -> None:
     if point.kind not in KINDS:
         raise InputError(f"a point of kind {point.kind!r}; give prefill or decode.")
     for name in ("tokens", "batch", "seconds"):
-        check_number(f"a {point.kind} point", name, getattr(point, name), above=True)
+        value = getattr(point, name)
+        check_number(f"a {point.kind} point", name, value, above=True)
+        if name != "seconds" and value > MOST_TOKENS:
+            raise InputError(f"{name} is {value}, must be {MOST_TOKENS:,} or less.")
 
 
 def read_points(path: str | Path) -> list[Point]:
@@ -154,9 +174,9 @@ def read_points(path: str | Path) -> list[Point]:
         InputError: naming file and line of what is not as it must be.
     """
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:
             return _points(path, csv.DictReader(file))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: {error}; give a CSV file.") from None
 
 
@@ -176,6 +196,8 @@ def _points(path: str | Path, rows: csv.DictReader) -> list[Point]:
 
 
 def _point(path: str | Path, line: int, row: dict[str, str]) -> Point:
+    if None in row:
+        raise bad_line(path, line, "more cells than columns", "Mend the line.")
     values: Iterable[str] = (row[name] or "" for name in COLUMNS)
     kind, tokens, batch, seconds = values
     try:

@@ -11,13 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from perc.config_defaults import DEFAULTS
 from perc.errors import InputError
 from perc.models import Experts, Latent, ModelShape
 
 LATENT = ("deepseek_v2", "deepseek_v3", "kimi_k2")
 TIED = ("gemma2", "gemma3_text", "smollm3")  # where the key's default is true
-QWEN = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe")  # use_sliding_window, false
-WINDOW_PERIOD = {"gemma2": 2, "gemma3_text": 6}  # the last layer of them sees all
+# Where use_sliding_window is false by default.
+SWITCHED = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3")
+# The last layer of so many sees all.
+WINDOW_PERIOD = {"gemma2": 2, "gemma3_text": 6, "gpt_oss": 2}
+MOST_LAYERS, MOST = 10_000, 10**9  # of any number
 LLAMA_4_PERIOD = 4
 FULL, SLIDING = ("full_attention",), ("sliding_attention", "chunked_attention")
 # Servers load float32 weights at 16 bits.
@@ -45,23 +49,35 @@ class _Config:
     def wrong(self, what: str, remedy: str) -> InputError:
         return InputError(f"{self.path}: {what}. {remedy}")
 
-    def has(self, name: str) -> bool:
-        return self.keys.get(name) is not None
+    def get(self, name: str) -> Any:
+        """The value of a key, or what its absence means; None for null."""
+        return self.keys.get(name, DEFAULTS.get(self.kind, {}).get(name))
 
-    def number(self, name: str, default: int | None = None, *, low: int = 1) -> int:
-        """A whole number from `low` on; the default where the key is absent or null."""
-        value = self.keys.get(name)
+    def has(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def number(
+        self, name: str, default: int | None = None, *, low: int = 1, high: int = MOST
+    ) -> int:
+        """A whole number from `low` to `high`; the default where there is none."""
+        value = self.get(name)
         if value is None:
             if default is None:
                 raise self.wrong(
                     f"key {name!r} is missing", f"A {self.kind} model must have it."
                 )
             return default
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not whole or not low <= value <= high:
             raise self.wrong(
-                f"key {name!r} is {value!r}", f"Give a whole number from {low} on."
+                f"key {name!r} is {value!r:.40}",
+                f"Give a whole number from {low} to {high:,}.",
             )
         return value
+
+    @property
+    def layers(self) -> int:
+        return self.number("num_hidden_layers", high=MOST_LAYERS)
 
     def flag(self, name: str, default: bool = False) -> bool:
         value = self.keys.get(name)
@@ -93,8 +109,8 @@ def read_config(
             f"Known are {', '.join(sorted(_EXPERTS))}; others may cache something else "
             "than keys and values.",
         )
+    layers, hidden = config.layers, config.number("hidden_size")
     latent, experts = _latent(config), _EXPERTS[config.kind](config)
-    layers, hidden = config.number("num_hidden_layers"), config.number("hidden_size")
     heads = config.number("num_attention_heads")
     dense = experts is None or experts.layers < layers
     width = "intermediate_size"
@@ -121,7 +137,7 @@ def read_config(
 def _open(file: Path) -> _Config:
     try:
         whole = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # of text, JSON or numbers
         raise InputError(f"{file}: {error}; give a model's config.json.") from None
     if not isinstance(whole, dict):
         raise InputError(f"{file}: no JSON object; give a model's config.json.")
@@ -152,7 +168,7 @@ def _windows(config: _Config, layers: int) -> tuple[int, ...]:
     """One window a layer, 0 = everything; () where no layer has one."""
     slides = _sliding_layers(config, layers)
     key = "attention_chunk_size" if config.kind == "llama4_text" else "sliding_window"
-    used = config.flag("use_sliding_window", config.kind not in QWEN)
+    used = config.flag("use_sliding_window", config.kind not in SWITCHED)
     if not used or not config.has(key) or not any(slides):
         return ()
     window = config.number(key)
@@ -200,8 +216,9 @@ def _weights(config: _Config) -> str:
         return OF_DTYPE.get(str(dtype).removeprefix("torch."), "bf16")
     told = quantised if isinstance(quantised, dict) else {}
     method = (told.get("quant_method"), told.get("bits"))
-    if method in OF_METHOD:
-        return OF_METHOD[method]
+    known = [name for keys, name in OF_METHOD.items() if keys == method]
+    if known:
+        return known[0]
     raise config.wrong(
         f"quantisation {method[0]!r} with {method[1]} bits is not known",
         REMEDY,
@@ -218,7 +235,7 @@ def _every_layer(config: _Config) -> Experts | None:
         count=config.number("num_local_experts"),
         active=config.number("num_experts_per_tok"),
         width=config.number("intermediate_size"),
-        layers=config.number("num_hidden_layers"),
+        layers=config.layers,
     )
 
 
@@ -230,7 +247,7 @@ def _after_dense(config: _Config) -> Experts | None:
         count=config.number("n_routed_experts"),
         active=config.number("num_experts_per_tok"),
         width=width,
-        layers=config.number("num_hidden_layers") - dense,
+        layers=config.layers - dense,
         shared_width=width * config.number("n_shared_experts", 0, low=0),
     )
 
@@ -239,10 +256,13 @@ def _sparse_steps(config: _Config) -> Experts | None:
     """Qwen: every so many layers, but not those that are listed as dense."""
     step = config.number("decoder_sparse_step", 1)
     dense = config.keys.get("mlp_only_layers") or []
-    layers = range(config.number("num_hidden_layers"))
-    sparse = [n for n in layers if n not in dense and (n + 1) % step == 0]
+    if not isinstance(dense, list):
+        raise config.wrong("key 'mlp_only_layers' is no list", "Give layers' numbers.")
+    sparse = [n for n in range(config.layers) if n not in dense and (n + 1) % step == 0]
+    # Newer files call them as Mixtral's are called.
+    count = "num_experts" if config.has("num_experts") else "num_local_experts"
     return Experts(
-        count=config.number("num_experts"),
+        count=config.number(count),
         active=config.number("num_experts_per_tok"),
         width=config.number("moe_intermediate_size"),
         layers=len(sparse),
@@ -256,7 +276,7 @@ def _llama_4(config: _Config) -> Experts | None:
         count=config.number("num_local_experts"),
         active=config.number("num_experts_per_tok"),
         width=width,
-        layers=config.number("num_hidden_layers") // config.number(step, 1),
+        layers=config.layers // config.number(step, 1),
         shared_width=width,
     )
 

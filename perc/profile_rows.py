@@ -146,7 +146,8 @@ def _listed(source: str, at: int, name: str, row: dict) -> tuple[Message, ...]:
     found = []
     for turn, message in enumerate(told):
         if isinstance(message, str):
-            found.append(Message(turn % 2 == 1, message))
+            said = _text(source, at, name, message)
+            found.append(Message(turn % 2 == 1, said))
             continue
         if not isinstance(message, dict):
             raise _wrong(source, at, name, message, "made of messages")
@@ -166,7 +167,8 @@ def _grouped(
     found: dict[object, list[Message]] = {}
     for at, row in enumerate(rows):
         label = row.get(group)
-        if label is None:
+        several = isinstance(label, list | dict)
+        if label is None or several or not _sound(str(label)):
             raise _wrong(source, at, group, label, "the name of a conversation")
         said = _text(source, at, text, row.get(text))
         found.setdefault(label, []).append(Message(_answers(row.get(role)), said))
@@ -185,14 +187,18 @@ def _text(source: str, at: int, name: str, value: object) -> str:
     """A text, nothing, or parts such as {"type": "text", "text": ...}; joined."""
     if value is None:
         return ""
-    if isinstance(value, str):
-        # A lone surrogate can be written in JSON, but is no text.
-        if not any("\ud800" <= character <= "\udfff" for character in value):
-            return value
-    elif isinstance(value, list):
+    joined = value
+    if isinstance(value, list):
         parts = [part.get("text") if isinstance(part, dict) else part for part in value]
-        return "\n".join(part for part in parts if isinstance(part, str))
+        joined = "\n".join(part for part in parts if isinstance(part, str))
+    if isinstance(joined, str) and _sound(joined):
+        return joined
     raise _wrong(source, at, name, value, "text")
+
+
+def _sound(text: str) -> bool:
+    """A lone surrogate can be written in JSON, but is no text."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _answers(role: object) -> bool:

@@ -448,10 +448,35 @@ def test_a_folder_will_do_and_names_the_model(write):
 def test_absent_keys_mean_what_transformers_makes_of_them(write):
     old = read_config(write(LLAMA, num_key_value_heads="absent", head_dim=None))
     assert (old.kv_heads, old.head_size) == (32, 128)
+    mistral = dict(LLAMA, model_type="mistral")
+    read = read_config(write(mistral, num_key_value_heads="absent"))
+    assert (read.kv_heads, read.window_layers) == (8, {4096.0: 32})
+    read = read_config(write(mistral, num_key_value_heads=None, sliding_window=None))
+    assert (read.kv_heads, read.windows) == (32, ())
+    glm = read_config(write(LLAMA, model_type="glm4", num_key_value_heads="absent"))
+    assert glm.kv_heads == 2
+    oss = dict.fromkeys(("layer_types", "sliding_window", "head_dim"), "absent")
+    read = read_config(write(GPT_OSS, **oss))
+    assert (read.windows[:3], read.head_size) == ((128, 0, 128), 64)
     lite = read_config(write(DEEPSEEK, q_lora_rank=None, n_shared_experts=None))
     assert lite.latent == Latent(512, 64, 128, 128, query_rank=0)
     assert lite.experts is not None and lite.experts.shared_width == 0
     assert read_config(write(GEMMA)).tied and not read_config(write(LLAMA)).tied
+
+
+def test_the_small_gemma_is_read_as_it_is_published(write):
+    """Four billion parameters in four keys; the rest are the class's defaults."""
+    text = {"model_type": "gemma3_text", "num_hidden_layers": 34, "hidden_size": 2560}
+    text |= {"intermediate_size": 10240, "sliding_window": 1024}
+    read = read_config(write({"model_type": "gemma3", "text_config": text}))
+    assert (read.query_heads, read.kv_heads, read.head_size) == (8, 4, 256)
+    assert read.window_layers == {1024.0: 29, math.inf: 5}
+    assert read.parameters == pytest.approx(3.88e9, rel=0.01)
+
+
+def test_newer_files_of_a_mixture_name_its_experts_otherwise(write):
+    moved = dict(QWEN_MOE, num_experts="absent", num_local_experts=128)
+    assert read_config(write(moved)) == read_config(write(QWEN_MOE))
 
 
 def test_windows_that_are_switched_off_are_none(write):
@@ -504,6 +529,10 @@ def test_dense_layers_of_a_mixture(write):
         ({"layer_types": ["full_attention"]}, "no list of 32"),
         ({"quantization_config": {"quant_method": "quark"}}, "--weights int4"),
         ({"text_config": 5}, "'text_config' is no object"),
+        ({"num_hidden_layers": 10**9}, "is 1000000000. Give a whole number from 1 to"),
+        ({"hidden_size": 10**30}, "from 1 to 1,000,000,000"),
+        ({"quantization_config": {"quant_method": ["fp8"]}}, "--weights int4"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": 5}, "is no list"),
     ],
 )
 def test_configs_that_cannot_be_read(write, changes, words):
@@ -527,7 +556,8 @@ def test_quantisation_in_a_second_file_is_not_overlooked(write):
 
 def test_files_that_are_no_config(tmp_path):
     path = tmp_path / "config.json"
-    for text in ("", "{", "[]", "\x00"):
+    huge = '{"a": ' + "9" * 5_000 + "}"
+    for text in ("", "{", "[]", "\x00", "[" * 100_000, huge):
         path.write_text(text)
         with pytest.raises(InputError, match="config.json"):
             read_config(path)

@@ -220,6 +220,10 @@ def test_flat_takes_the_first_answer_and_all_prompts():
         ([{"chat": ["hi"]}, {"dialogue": ["x"], "chat": None}], "row-1: .* dialogue"),
         ([{"prompt": 3}], "row-0: prompt is 3, must be text. Mend or drop it"),
         ([{"prompt": "\ud800"}], "must be text"),
+        ([{"chat": ["hi \ud800"]}], "must be text"),
+        ([{"prompt": [{"text": "hi \ud800"}]}], "must be text"),
+        ([{"chat_id": [1], "role": "user", "text": "x"}], r"chat_id is \[1\], must"),
+        ([{"chat_id": "\ud800", "role": "user", "text": "x"}], "chat_id is .*, must"),
         ([*TURNS, {"role": "bot", "text": "x"}], "row-3: chat_id is None, must be"),
     ],
 )

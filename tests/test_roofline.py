@@ -448,6 +448,27 @@ def test_calibration_says_what_the_points_cannot_tell():
     assert fit.worst < 0.01
 
 
+@pytest.mark.parametrize("name, tokens", [("llama-3.1-8b", 200), ("gpt-oss-20b", 64)])
+def test_points_that_are_bound_by_memory_decide_no_mfu(name, tokens):
+    """However the fit ends, and however little the roofline's kink is off."""
+    shape = model(name)
+    cost = roofline(shape, H100, efficiency=Efficiency(0.7, 0.4, 0.001))
+    prefills = [(n, 1) for n in (tokens // 4, tokens // 2, tokens)]
+    points = [
+        Point("prefill", n, b, round(float(cost.prefill_s(n, 0, b)), 9))
+        for n, b in prefills
+    ]
+    points += [
+        Point("decode", n, b, round(float(cost.decode_s(b, n)), 9))
+        for n, b in ((128, 1), (8192, 32))
+    ]
+    ideal = roofline(shape, H100, efficiency=IDEAL)
+    fit = calibrate(ideal, points, default=Efficiency(0.6, 0.9, 0.0))
+    assert fit.determined == ("mbu", "overhead_s")
+    assert fit.efficiency.mfu == 0.6
+    assert fit.efficiency.mbu == pytest.approx(0.4, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     "points",
     [
@@ -465,7 +486,8 @@ def test_senseless_points_are_refused(points):
 
 def test_points_from_a_file(tmp_path):
     path = tmp_path / "points.csv"
-    path.write_text("kind,tokens,batch,seconds\nprefill,512,1,0.02\ndecode,1,4,0.005\n")
+    text = "\ufeffkind,tokens,batch,seconds\nprefill,512,1,0.02\ndecode,1,4,0.005\n"
+    path.write_text(text, encoding="utf-8")
     assert read_points(path) == [
         Point("prefill", 512, 1, 0.02),
         Point("decode", 1, 4, 0.005),
@@ -483,6 +505,9 @@ def test_points_from_a_file(tmp_path):
         ("kind,tokens,batch,seconds\ndecode,1\n", "line 2: "),
         ("kind,tokens,batch,seconds\ndecode,1,1,1\neat,1,1,1\n", "line 3: .*'eat'"),
         ("kind,tokens,batch,seconds\ndecode,1,1,0\n", "line 2: .*seconds is 0"),
+        ("kind,tokens,batch,seconds\ndecode,1,1,1,9\n", "line 2: more cells"),
+        (f"kind,tokens,batch,seconds\ndecode,{10**20},1,1\n", "1,000,000,000 or less"),
+        (f"kind,tokens,batch,seconds\n{'x' * 200_000},1,1,1\n", "give a CSV file"),
     ],
 )
 def test_files_without_points(tmp_path, text, words):

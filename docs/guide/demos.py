@@ -322,7 +322,9 @@ def int4_kv_pack(seed: int) -> Facts:
 
 def kv_eviction(seed: int) -> Facts:
     q, k, v = _qkv(seed, 64, 2, 2, 16)
-    k = k.at[jnp.array([3, 17])].set(6 * q.mean(axis=0))  # what all look for
+    wanted = jax.random.normal(_key(seed + 1), (16,))
+    wanted *= 4 / jnp.linalg.norm(wanted)
+    q, k = q + wanted, k.at[jnp.array([3, 17])].add(2 * wanted)  # what all look for
     kept = {}
     for name, recent in (("h2o", 4), ("window", 16)):
         run = heavy.run_heavy(q, k, v, budget=16, recent=recent)

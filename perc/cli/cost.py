@@ -90,6 +90,7 @@ def cost(
         found = report.as_dict() | {"efficiency": at.efficiency._asdict()}
         if fit is not None:
             found["residuals"] = fit[1].residuals.tolist()
+            found["determined"] = list(fit[1].determined)
         print(json_module.dumps(found, allow_nan=False))
         return
     _print(report, at, fit)
@@ -132,7 +133,7 @@ def _calibrated(at: "Deployment", path: Path):
 
     points = read_points(path)
     ideal = replace(at, efficiency=Efficiency(1.0, 1.0, 0.0)).roofline()
-    fit = calibrate(ideal, points)
+    fit = calibrate(ideal, points, default=at.efficiency)
     return replace(at, efficiency=fit.efficiency), (points, fit)
 
 

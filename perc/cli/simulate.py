@@ -16,7 +16,7 @@ from tyro.conf import (
 )
 
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
-from perc.errors import InputError
+from perc.errors import InputError, check_whole
 
 if TYPE_CHECKING:
     from perc.roofline import Roofline
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from perc.types import AnyPolicy, Trace
 
 INFINITE = float("inf")
+SPIKE_MULTIPLIER = 4.0
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Scheduling:
     max_running: int = 256
     """Requests at once."""
     max_queue: Annotated[int | None, arg(metavar="INT")] = None
-    """What arrives at a longer queue is rejected."""
+    """What arrives at a queue of so many is rejected."""
     whole_prompts: FlagCreatePairsOff[bool] = False
     """No chunked prefill."""
     cache_outputs: FlagCreatePairsOff[bool] = False
@@ -81,7 +82,7 @@ class Arrivals:
     """At random, at this rate, in place of the recorded times."""
     spike: Annotated[int | None, arg(metavar="REQUEST")] = None
     """From this request on, faster."""
-    spike_multiplier: float = 4.0
+    spike_multiplier: float = SPIKE_MULTIPLIER
     """So many times."""
     closed_loop: FlagCreatePairsOff[bool] = False
     """A turn starts when the one before has ended, and the recorded gap."""
@@ -184,11 +185,12 @@ def simulate(
     began = time.perf_counter()
     chosen = [_in_order(policy, price) for policy in parse_policies(policies)]
     loads = _loads(arrivals.load)
+    _check_arrivals(arrivals)
+    limits = Limits(levels.slo_ttft, levels.slo_tpot, levels.slo_e2e)
     if out is not None:
         check_writable(out)
     traffic = open_trace(trace, loading)
     cost, server = _server(traffic, machine, scheduling, arrivals, tiers, retaining)
-    limits = Limits(levels.slo_ttft, levels.slo_tpot, levels.slo_e2e)
     with progress_bar("serving") as progress:
         runs = _runs(
             traffic, chosen, loads, arrivals, server, cost, limits, by, progress
@@ -317,9 +319,18 @@ def _offload(trace: "Trace", machine: Machine, tiers: Tiers) -> "Offload | None"
     from perc.serving.offload import Offload, lower_tier, parse_tier
 
     if not tiers.tier:
+        if tiers != TIERS:
+            raise InputError("--tier-... without --tier changes nothing; add one.")
         return None
     memory = accelerator(machine.gpu).bytes_per_s * machine.mbu
     named = [parse_tier(text) for text in tiers.tier]
+    names = ["gpu", *(one.name.lower() for one in named)]
+    for one in named:
+        if names.count(one.name.lower()) > 1:
+            raise InputError(
+                f"--tier {one.name}: the GPU or another tier is called so; give each a "
+                "name of its own."
+            )
     return Offload(
         tuple(
             lower_tier(
@@ -364,6 +375,12 @@ def _runs(traffic, chosen, loads, arrivals, server, cost, limits, by, progress) 
             groups = by_group(trace, served, by) if by else {}
             runs.append(Run(load, policy.name, figures, sure, served, groups))
     return runs
+
+
+def _check_arrivals(arrivals: Arrivals) -> None:
+    check_whole("simulate", "--seed", arrivals.seed, 0, 2**32 - 1)
+    if arrivals.spike is None and arrivals.spike_multiplier != SPIKE_MULTIPLIER:
+        raise InputError("--spike-multiplier without --spike changes nothing; add it.")
 
 
 def _arriving(trace: "Trace", arrivals: Arrivals, load: float) -> "Trace":

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from perc.serving.metrics import Limits, Spread
-from perc.serving.simulate import Served
+from perc.serving.served import Served
 from perc.serving.state import SERIES
 
 if TYPE_CHECKING:

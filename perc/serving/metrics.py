@@ -9,20 +9,22 @@ Over completed requests, as in vLLM's `benchmarks/serve.py`:
     queue    first admission - arrival
     goodput  requests a second that meet every stated limit; an answer of one token
              has a TPOT of 0 there
-    recompute seconds   prefill of what was computed before and had left the cache, and
-             of what preempted requests did twice
+    recompute seconds   prefill of blocks that an earlier request of the trace has, and
+             that were not in the cache: they had left it, or were not computed yet;
+             and of what preempted requests did twice
 
 Percentiles interpolate linearly. Intervals draw sessions again (`perc.bootstrap`).
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from perc.bootstrap import RESAMPLES, interval, samples
+from perc.errors import InputError
 from perc.roofline import Roofline
-from perc.serving.simulate import Served
+from perc.serving.served import Served
 from perc.serving.state import (
     BINS_PER_OCTAVE,
     COMPLETED,
@@ -37,11 +39,20 @@ PERCENTS = (50, 90, 95, 99)
 
 @dataclass(frozen=True)
 class Limits:
-    """A service level: seconds that a request may take, inf = no limit."""
+    """A service level: seconds that a request may take, inf = no limit.
+
+    Raises:
+        InputError: for a limit that is not above 0.
+    """
 
     ttft_s: float = np.inf
     tpot_s: float = np.inf
     e2e_s: float = np.inf
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not value > 0:
+                raise InputError(f"a limit of {name} {value}: give seconds above 0.")
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,8 @@ def summary(
     prompts = int(np.maximum(trace.input_tokens, 1)[done].sum(dtype=np.int64))
     capacity = served.server.capacity_blocks
     missed = recompute_s(trace, served, cost)
+    stall_s = served.below.stall_s if served.below else 0.0
+    held_s = totals["busy_s"] + stall_s  # blocks are in use while loads are awaited
     return {
         "policy": served.policy,
         "submitted": trace.n_requests,
@@ -149,7 +162,7 @@ def summary(
         "good_share": float(good.mean()),
         "busy_share": totals["busy_s"] / duration,
         "compute_share": totals["compute_s"] / max(totals["busy_s"], 1e-12),
-        "memory_share": totals["block_s"] / max(totals["busy_s"] * capacity, 1e-12),
+        "memory_share": totals["block_s"] / max(held_s * capacity, 1e-12),
         "mean_running": totals["running_s"] / duration,
         "token_hit_ratio": float(served.cached_tokens[done].sum() / max(prompts, 1)),
         "preemptions": int(served.preemptions.sum()),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from perc.serving.offload import total_bytes
-from perc.serving.simulate import Offloaded, Served
+from perc.serving.served import Offloaded, Served
 
 BYTES_HELD = "bytes in = bytes out + resident"
 

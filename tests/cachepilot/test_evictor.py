@@ -3,7 +3,9 @@
 import pytest
 
 from perc.cachepilot.evictor import benchmark, draw, reduction
+from perc.compare import compare
 from perc.errors import InputError
+from tests.test_step import trace_of
 
 ROWS = """
 2000 1000 42 1169.173253 5659.718798 79.342202 5484.10 2716.77 2740.70 2973.6
@@ -13,6 +15,20 @@ ROWS = """
 2000 1000 55 1193.474463 5545.876432 78.479967 5347.73 2719.46 2865.13 3093.4
 1000 500 42 634.919170 2907.985459 78.166357 2785.79 1379.84 1460.14 1594.2
 """
+
+
+@pytest.mark.parametrize("policy", ["lru", "perc", "perc_decay", "workload_aware"])
+@pytest.mark.parametrize("others, reusable", [(1, 7), (4, 4)])
+def test_a_chain_loses_its_tail(policy, others, reusable):
+    """Eight blocks of one prompt, then room for others is needed.
+
+    CachePilot drops the first block, and with it the use of all eight.
+    """
+    chain = list(range(8))
+    trace = trace_of([chain, chain, *([8 + i] for i in range(others)), chain])
+    found = compare(trace, [policy], [8], keep_hits=True)
+    assert found.hits is not None
+    assert found.hits[policy][0, -1] == reusable
 
 
 @pytest.mark.parametrize("line", ROWS.strip().splitlines())

@@ -120,9 +120,12 @@ def test_calibration_shows_its_residuals(perc, tmp_path):
     found = figures(perc(*words))
     assert max(map(abs, found["residuals"])) < 0.2
     assert 0.5 < found["efficiency"]["mfu"] <= 1
+    assert found["determined"] == ["mfu", "mbu", "overhead_s"]
     path.write_text("kind,tokens,batch,seconds\ndecode,4096,1,0.0075\n")
     said = perc("cost", "llama-3.1-8b", "h100", "--calibrate", path)
     assert "These points say nothing about mfu" in said.words
+    given = figures(perc(*words, "--mfu", "0.3"))["efficiency"]
+    assert given["mfu"] == 0.3
     assert "The fit is off" not in said.words
     path.write_text("kind,tokens,batch,seconds\ndecode,4096,1,0.0000001\n")
     said = perc("cost", "llama-3.1-8b", "h100", "--calibrate", path)

@@ -122,6 +122,12 @@ def test_a_folder_holds_the_run(perc, path, tmp_path):
         (["--model", "llama-3.1-70b"], "leaves no room"),
         (["--spike", "60"], "a spike at request 60 of 60"),
         (["--token-budget", "3"], "token_budget of 3"),
+        (["--slo-ttft", "nan"], "a limit of ttft_s nan"),
+        (["--slo-e2e", "-1"], "a limit of e2e_s -1.0"),
+        (["--seed", "-1"], "--seed is -1"),
+        (["--policies", ""], "no policy given"),
+        (["--spike-multiplier", "9"], "without --spike changes nothing"),
+        (["--tier-prefetch"], "without --tier changes nothing"),
     ],
 )
 def test_bad_input_is_refused_with_a_remedy(perc, path, flags, message):
@@ -156,6 +162,8 @@ def test_tiers_in_the_folder(perc, path, tmp_path):
     assert said.code == 0, said.err
     frame = pl.read_parquet(tmp_path / "run" / "requests.parquet")
     assert frame["loaded_blocks"].sum() > 0
+    results = pl.read_parquet(tmp_path / "run" / "results.parquet")
+    assert 0 < results["memory_share"][0] <= 1
     assert (frame["load_wait_s"] >= 0).all()
     stated = json.loads((tmp_path / "run" / "run.json").read_text())
     assert stated["server"]["offload"]["tiers"][0]["name"] == "cpu"
@@ -169,6 +177,8 @@ def test_tiers_in_the_folder(perc, path, tmp_path):
         (["--tier", "cpu:64GiB:pcie5:int3"], "int3"),
         (["--tier", "cpu:1KiB:pcie5"], "cannot hold one block"),
         (["--tier", "cpu:64GiB:pcie5", "--tier-prefetch"], "two tiers"),
+        (["--tier", "cpu:1GiB:pcie5", "--tier", "cpu:2GiB:nvme4"], "of its own"),
+        (["--tier", "GPU:64GiB:pcie5"], "of its own"),
     ],
 )
 def test_impossible_tiers_are_refused(refused, path, words, message):

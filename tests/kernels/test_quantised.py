@@ -121,6 +121,19 @@ def test_int8_errs_by_absmax_over_254(values):
     assert np.all(np.abs(back.reshape(8, 8) - rows_of) <= bound * (1 + 2.0**-10))
 
 
+def test_int8_of_cachepilots_vector():
+    """Halves go to the even number: -63.5 to -64."""
+    line = jnp.tile(jnp.float32([1, -0.5, 0.25, 0, 1, -0.5, 0.25, 0]), (8, 1))
+    found = quantised(line.reshape(1, *PAGE), Format("int8"))
+    assert np.asarray(found.codes).ravel()[:4].astype(np.int8).tolist() == [
+        *(127, -64, 32, 0)
+    ]
+    back = dequantise(found, Format("int8"), PAGE, "float32")
+    np.testing.assert_allclose(
+        np.ravel(back)[:4], [1, -0.503937, 0.251969, 0], atol=1e-6
+    )
+
+
 @pytest.mark.parametrize("name", ["fp8_token", "fp8_channel"])
 @given(values=st.lists(st.floats(-1e3, 1e3, width=32), min_size=SIZE, max_size=SIZE))
 @quick
