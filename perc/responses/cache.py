@@ -163,7 +163,7 @@ def look_up(
     tally = state.tally
     if found.slot < 0:
         return state._replace(tally=tally._replace(misses=tally.misses + 1)), found
-    state = _used(settings, state, found.slot, now_s, use)
+    state = _used(settings, state, found.slot, now_s, use, state.highest)
     more = {found.kind: getattr(tally, found.kind) + 1}
     return state._replace(tally=tally._replace(**more)), found
 
@@ -186,7 +186,7 @@ def store(
         InputError: if embeddings differ in length, or the time is NaN.
     """
     _check(state, asked, now_s)
-    tally, gone = state.tally, None
+    tally, gone, before = state.tally, None, state.highest
     same = state.held & (state.digest == asked.digest).all(axis=1)
     live = state.held & (state.expires_s > now_s)
     if same.any():
@@ -213,7 +213,11 @@ def store(
         own=_set(state.own, slot, 0.0),
         tally=tally._replace(stored=tally.stored + 1),
     )
-    return _used(settings, state, slot, now_s, use), gone
+    # As in the engine: a victim moves the clock of GDSF and its like for later uses,
+    # for this one only where the rule says so.
+    first = getattr(getattr(settings.policy, "rule", None), "evict_first", False)
+    highest = state.highest if first else before
+    return _used(settings, state, slot, now_s, use, highest), gone
 
 
 def live_answers(state: Responses, now_s: float) -> int:
@@ -239,9 +243,14 @@ def _find(settings: Settings, state: Responses, asked: Query, now_s: float) -> F
 
 
 def _used(
-    settings: Settings, state: Responses, slot: int, now_s: float, use: Use | None
+    settings: Settings,
+    state: Responses,
+    slot: int,
+    now_s: float,
+    use: Use | None,
+    highest: float,
 ) -> Responses:
-    """A use of an entry: the policy scores it."""
+    """A use of an entry: the policy scores it; `highest` key of the victims so far."""
     frequency = int(state.frequency[slot]) + 1
     key, own = 0.0, state.own[slot]
     if settings.scorer is not None:
@@ -258,7 +267,7 @@ def _used(
             "input_tokens": tokens,
             "request_blocks": 1,
         }
-        cache = Cache(state.highest, int(state.held.sum()), settings.capacity)
+        cache = Cache(highest, int(state.held.sum()), settings.capacity)
         before = state.key[slot : slot + 1]
         keys, notes = settings.scorer.keys(facts, before, own[None], cache)
         key, own = float(keys[0]), notes[0]

@@ -128,7 +128,7 @@ def test_int8_of_cachepilots_vector():
     assert np.asarray(found.codes).ravel()[:4].astype(np.int8).tolist() == [
         *(127, -64, 32, 0)
     ]
-    back = dequantise(found, Format("int8"), PAGE, "float32")
+    back = dequantise(found, Format("int8"), PAGE, jnp.dtype("float32"))
     np.testing.assert_allclose(
         np.ravel(back)[:4], [1, -0.503937, 0.251969, 0], atol=1e-6
     )

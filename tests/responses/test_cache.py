@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import perc
+from perc.cli.policies import parse_policies
 from perc.errors import InputError
 from perc.policies.registry import registry
 from perc.prefix_keys import Use
@@ -113,11 +114,15 @@ def test_it_hits_what_the_block_cache_hits(kind, prompts, capacity):
     assert found.blocks[0].tolist() == hits
 
 
+ONLINE = ["lfu_in_cache", "lru_k", "gdsf", "gdsf:evict_first=true", "landlord"]
+
+
 @settings(deadline=None, max_examples=15)
 @given(st.lists(st.sampled_from("abcdef"), max_size=30), st.integers(1, 4))
-@pytest.mark.parametrize("kind", ["lfu_in_cache", "lru_k", "gdsf", "landlord"])
+@example(list("aabcba"), 2)  # the clock moves for later uses only
+@pytest.mark.parametrize("kind", ONLINE)
 def test_online_scores_hit_what_the_online_engine_hits(kind, prompts, capacity):
-    policy = registry[kind]()
+    (policy,) = parse_policies(kind)
     wanted = Settings(capacity, policy=policy)
     state, hits = empty_responses(wanted), []
     questions = [query(prompt, tokens=1) for prompt in prompts]
