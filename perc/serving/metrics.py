@@ -42,7 +42,7 @@ class Limits:
     """A service level: seconds that a request may take, inf = no limit.
 
     Raises:
-        InputError: for a limit that is not above 0.
+        InputError: for a limit below 0, or that is no number.
     """
 
     ttft_s: float = np.inf
@@ -51,8 +51,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not value > 0:
-                raise InputError(f"a limit of {name} {value}: give seconds above 0.")
+            if not value >= 0:
+                raise InputError(f"a limit of {name} {value}: give seconds from 0 on.")
 
 
 @dataclass(frozen=True)
