@@ -21,6 +21,7 @@ from perc.responses.cache import (
 )
 from perc.responses.log import trace_of_queries
 from perc.responses.queries import query
+from perc.types import OnlinePolicy
 from tests.oracles.responses import Answers
 
 VECTORS = {
@@ -123,6 +124,7 @@ ONLINE = ["lfu_in_cache", "lru_k", "gdsf", "gdsf:evict_first=true", "landlord"]
 @pytest.mark.parametrize("kind", ONLINE)
 def test_online_scores_hit_what_the_online_engine_hits(kind, prompts, capacity):
     (policy,) = parse_policies(kind)
+    assert isinstance(policy, OnlinePolicy)
     wanted = Settings(capacity, policy=policy)
     state, hits = empty_responses(wanted), []
     questions = [query(prompt, tokens=1) for prompt in prompts]
