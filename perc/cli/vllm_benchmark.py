@@ -147,6 +147,8 @@ def render_job(
     from perc.bridges.vllm_jobs import render
     from perc.files import check_writable, write_atomically
 
+    if script.is_dir() or script.suffix != ".py":
+        raise InputError(f"--script {script}: name a file that ends in .py.")
     check_writable(script.parent)
     text = render(_job(trace, trial, loading), script)
     write_atomically(script, lambda temporary: temporary.write_text(text))

@@ -105,6 +105,12 @@ def test_misspelt_command(refused):
     assert "compere" in said.err and "compare, cost, curve, explain" in said.words
 
 
+def test_a_script_that_is_a_folder(refused, mooncake, tmp_path):
+    flags = ("--models", "tiny", "--script", tmp_path)
+    said = refused("render-job", mooncake, *flags)
+    assert f"--script {tmp_path}: name a file that ends in .py" in said.words
+
+
 def test_value_of_the_wrong_type(refused, mooncake):
     said = refused("compare", mooncake, "--warmup", "half")
     assert "--warmup" in said.err and "'half'" in said.err
