@@ -161,9 +161,11 @@ def with_files(
     constructor has that name: then it is the path.
 
     Raises:
-        InputError: as `load`.
+        InputError: as `load`, and if there is none.
     """
     given = list(policies)
+    if not given:
+        raise InputError("no policy given; for example --policies lru,perc,belady")
     names = Counter(
         Path(p).stem if isinstance(p, str | os.PathLike) else p.name for p in given
     )

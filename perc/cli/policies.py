@@ -29,8 +29,6 @@ def parse_policies(text: str) -> list["AnyPolicy"]:
     from perc.policies.store import with_files
 
     words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words:
-        raise InputError("no policy given; for example --policies lru,perc,belady")
     return with_files([w if names_policy_file(w) else _parse(w) for w in words])
 
 

@@ -177,10 +177,9 @@ def simulate(
     from perc.cli.policies import parse_policies
     from perc.cli.progress import progress_bar
     from perc.files import check_writable
-    from perc.report.run_folder import versions
+    from perc.report.run_folder import provenance
     from perc.report.serving_tables import flat, sentences, write_folder
     from perc.serving.metrics import Limits
-    from perc.traces.hashing import hash_of
 
     began = time.perf_counter()
     chosen = [_in_order(policy, price) for policy in parse_policies(policies)]
@@ -196,11 +195,8 @@ def simulate(
             traffic, chosen, loads, arrivals, server, cost, limits, by, progress
         )
     about = {
-        "schema_version": 1,
-        "command": ["perc", *sys.argv[1:]],
-        "versions": versions(),
+        **provenance(traffic, ["perc", *sys.argv[1:]]),
         "trace": traffic.source,
-        "trace_sha256": hash_of(traffic),
         "requests": traffic.n_requests,
         "machine": asdict(machine),
         "server": asdict(server),

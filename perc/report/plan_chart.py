@@ -9,8 +9,7 @@ import altair as alt
 
 from perc.files import write_atomically
 from perc.plan import Plan
-from perc.report.run_folder import SCHEMA_VERSION, versions
-from perc.traces.hashing import hash_of
+from perc.report.run_folder import provenance
 from perc.types import Trace
 
 
@@ -36,10 +35,7 @@ def write_plan(
     from perc.report.chart import save_html, save_png
 
     described = {
-        "schema_version": SCHEMA_VERSION,
-        "command": list(command),
-        "versions": versions(),
-        "trace_sha256": hash_of(trace),
+        **provenance(trace, command),
         **plan.as_dict(),
     }
     text = json.dumps(described, indent=2) + "\n"

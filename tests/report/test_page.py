@@ -96,6 +96,14 @@ def test_what_stands_in_a_run_is_never_markup(run_folder, tmp_path):
     assert Reader(text).scripts == 1
 
 
+def describe_served(folder):
+    """run.json of a run of perc simulate."""
+    machine = {"model": "m", "tp": 1, "gpu": "g"}
+    about = {"command": ["perc", "simulate"], "machine": machine, "trace": "t"}
+    about["server"] = {"capacity_blocks": 9}
+    (folder / "run.json").write_text(json.dumps(about))
+
+
 def test_loads_side_by_side_have_their_charts(tmp_path):
     rows = [
         {"load": load, "policy": policy, "ttft_s_p50": load / 8, "goodput_per_s": 2.0}
@@ -103,10 +111,7 @@ def test_loads_side_by_side_have_their_charts(tmp_path):
         for load in (1.0, 4.0)
         for policy in ("lru", "perc_decay")
     ]
-    machine = {"model": "m", "tp": 1, "gpu": "g"}
-    about = {"command": ["perc", "simulate"], "machine": machine, "trace": "t"}
-    about["server"] = {"capacity_blocks": 9}
-    (tmp_path / "run.json").write_text(json.dumps(about))
+    describe_served(tmp_path)
     for loads, charts in ((rows, 2), (rows[:2], 0)):
         pl.DataFrame(loads).write_parquet(tmp_path / "results.parquet")
         text = page([read_run(tmp_path)])
@@ -120,10 +125,7 @@ def test_a_load_at_which_nothing_was_completed_is_said(tmp_path):
         | {"recompute_s": 0.0}
         for policy, ttft in (("lru", None), ("perc", 2.0))
     ]
-    machine = {"model": "m", "tp": 1, "gpu": "g"}
-    about = {"command": ["perc", "simulate"], "machine": machine, "trace": "t"}
-    about["server"] = {"capacity_blocks": 9}
-    (tmp_path / "run.json").write_text(json.dumps(about))
+    describe_served(tmp_path)
     pl.DataFrame(rows).write_parquet(tmp_path / "results.parquet")
     assert "the lowest median TTFT is 2 s with perc." in page([read_run(tmp_path)])
     pl.DataFrame(rows[:1], schema_overrides={"ttft_s_p50": pl.Float64}).write_parquet(
