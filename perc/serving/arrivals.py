@@ -6,8 +6,9 @@
     closed    a turn arrives when the one before it ends, and a gap later
 
 The gap of a closed loop is what lies between two turns of the trace, less what serving
-the earlier of them alone would take; the trace tells no end. It does not get shorter
-with the load: people do not read faster because others came.
+the earlier of them alone would take; the trace tells no end. `scaled` makes it shorter,
+as all times; a queue does not: people do not read faster because others came. `poisson`
+and `spike` would replace it, so `perc simulate` refuses them with a closed loop.
 """
 
 import dataclasses

@@ -26,22 +26,31 @@ from perc.serving.state import (
     note_time,
     request_of,
 )
+from perc.serving.timing import Line, grown_block_s
 
 
-def decode(state: State, steps: jax.Array, block_tokens: int) -> State:
-    """Gives every decoding request `steps` tokens, and their blocks."""
+def decode(state: State, line: Line, steps: jax.Array, block_tokens: int) -> State:
+    """Gives every decoding request `steps` tokens, and their blocks.
+
+    Blocks in use are counted at the start of each step, so each new one counts from
+    the step after the one that took it.
+    """
     slots = state.slots
     more = more_private(slots, steps, block_tokens)
     got = jnp.where(slots.decoding, steps, 0)
     grown = slots._replace(
         private=slots.private + more, done=slots.done + got, made=slots.made + got
     )
-    private = state.pool.private + jnp.sum(more, dtype=jnp.int32)
-    pool = state.pool._replace(private=private)
-    tokens = state.sums.tokens + jnp.sum(got, dtype=jnp.int32)
-    return state._replace(
-        slots=grown, pool=pool, sums=state.sums._replace(tokens=tokens)
+    many = jnp.sum(more, dtype=jnp.int32)
+    pool = state.pool._replace(private=state.pool.private + many)
+    grown_s = lax.cond(
+        many > 0,
+        lambda: grown_block_s(line, steps, slots, block_tokens),
+        lambda: jnp.float64(0.0),
     )
+    tokens = state.sums.tokens + jnp.sum(got, dtype=jnp.int32)
+    sums = state.sums._replace(tokens=tokens, block_s=state.sums.block_s + grown_s)
+    return state._replace(slots=grown, pool=pool, sums=sums)
 
 
 def finish_chunks(

@@ -17,6 +17,7 @@ from jax import lax
 from perc.bitset import write
 from perc.serving.below import Below
 from perc.serving.completion import decode, finish_chunks, finish_requests
+from perc.serving.counted import Counted, counted
 from perc.serving.landing import land, next_landing_s
 from perc.serving.moves import shrink
 from perc.serving.pool import at_time, room
@@ -56,6 +57,7 @@ class Kept(NamedTuple):
     requests: jax.Array  # of the slots, at the end
     made: jax.Array  # by them
     pool: jax.Array  # i32[4]: cached, pinned, private, evictions
+    counted: Counted
     sums: Sums
     below: "BelowKept | None"
     retained: "RetainedKept | None"
@@ -109,6 +111,7 @@ def kept(state: State) -> Kept:
         requests=state.slots.request,
         made=state.slots.made,
         pool=jnp.stack([pool.size, pool.pinned, pool.private, pool.evictions]),
+        counted=counted(pool, state.below),
         sums=state.sums,
         below=_kept_below(state.below),
         retained=_kept_retained(state),
@@ -144,7 +147,7 @@ def _pass(state: State, c: Columns, rules: Rules, block_tokens: int) -> State:
         took_s / steps,
         (decoders * steps).astype(jnp.int64),
     )
-    state = decode(state, steps, block_tokens)
+    state = decode(state, ahead.line, steps, block_tokens)
     state = shrink(state, c, rules, block_tokens)
     state = finish_chunks(state, plan, c, rules, block_tokens)
     state = finish_requests(state, c, rules, block_tokens)
@@ -194,7 +197,8 @@ def _until_event(state: State, rules: Rules, line) -> jax.Array:
     if state.below is not None:
         unseen = jnp.minimum(wait_s, next_landing_s(state) - state.now)
     if state.retained is not None:  # the order of victims changes then
-        unseen = jnp.minimum(wait_s, state.retained.expiring.least - state.now)
+        expires_s = state.retained.expiring.least - state.now
+        unseen = jnp.minimum(jnp.minimum(wait_s, unseen), expires_s)
     return steps_until(line, unseen)
 
 
@@ -236,7 +240,7 @@ def _wait_for_loads(state: State, plan: Plan) -> State:
 
 
 def _account(state: State, plan: Plan, ahead: Ahead, steps, took_s) -> State:
-    """Adds a pass to the totals."""
+    """Adds a pass to the totals; `decode` adds what grows while it takes."""
     sums, pool = state.sums, state.pool
     stepped = jnp.where(plan.load.tokens > 0, steps, 0)
     compute_s = span_s(ahead.arithmetic, stepped)
@@ -254,7 +258,7 @@ def _account(state: State, plan: Plan, ahead: Ahead, steps, took_s) -> State:
 
 
 def _sample(state: State, rules: Rules) -> State:
-    """The time series keeps the last state of each interval.
+    """The time series keeps the last state of each interval, if a pass ended in it.
 
     The intervals of the first points are equal; those of the others grow, so that a
     server which falls behind is followed to its end.

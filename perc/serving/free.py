@@ -95,5 +95,22 @@ def unpinned(free: Free, lines: Lines, block, number, keep, lost) -> Free:
     return join_line(free, lines.by_number[at, CLASS], at, keep & (own == 0))
 
 
+def shielded(free: Free, lines: Lines, block, number, was) -> Free:
+    """A cached block is shielded from now on, if it `was` not."""
+    at = jnp.maximum(number, 0)
+    return leave_line(free, lines.by_number[at, CLASS], at, was)
+
+
+def unshielded(free: Free, lines: Lines, block, number, was) -> Free:
+    """A cached block is shielded no more, if it `was`: it may leave, if it is the last.
+
+    Blocks below it that are shielded by others count as here.
+    """
+    own = peek(free.kids, block)
+    free = free._replace(kids=write(free.kids, block, own))
+    at = jnp.maximum(number, 0)
+    return join_line(free, lines.by_number[at, CLASS], at, was & (own == 0))
+
+
 def _count(kids: jax.Array, parent, wanted, by: int) -> jax.Array:
     return write(kids, parent, peek(kids, parent) + jnp.where(wanted, by, 0))

@@ -2,6 +2,9 @@
 
 submitted = completed + rejected + still there
 pinned and private blocks are held by running requests only
+the totals of blocks are what is found by counting, on the GPU and below
+a block that may leave stands in the order of victims, and no other
+what was found in the cache had been computed
 every token of an answer is made once: completed answers are whole
 time does not run backwards: arrived <= admitted <= first token <= ended
 of every tier below the GPU: bytes in = bytes out + resident
@@ -35,9 +38,13 @@ def broken_laws(served) -> list[str]:
         "tokens": totals["tokens"] == served.made_tokens.sum(dtype=np.int64),
         "gaps between tokens": totals["itls"] == inter == served.itl_counts.sum(),
         "completed answers have ended": not np.isnan(served.ended_s[done]).any(),
+        "what was found had been computed": bool(
+            (served.cached_tokens <= served.known_tokens).all()
+        ),
         "the rejected made nothing": not served.made_tokens[status == REJECTED].any(),
         "time runs forwards": _ordered(served),
     }
+    checks |= _block_laws(served)
     if served.below is not None:
         checks |= tier_laws(served.below)
     return [law for law, holds in checks.items() if not holds]
@@ -52,6 +59,23 @@ def check_laws(served) -> None:
     broken = broken_laws(served)
     if broken:
         raise AssertionError(f"{served.policy}: {'; '.join(broken)}")
+
+
+def _block_laws(served) -> dict[str, bool]:
+    """Totals of the loop against `counted`."""
+    found, totals, below = served.counted, served.totals, served.below
+    laws = {
+        "cached blocks are those counted": totals["size"] == found.ranks
+        and found.ranks == found.cached,
+        "pinned blocks are those counted": totals["pinned"] == found.pinned,
+        "victims come from the blocks that may leave": found.in_order
+        == found.may_leave,
+    }
+    if below is not None:
+        laws["blocks of tiers are those counted"] = np.array_equal(
+            below.resident, found.below
+        ) and np.array_equal(found.below, found.below_in_order)
+    return {law: bool(holds) for law, holds in laws.items()}
 
 
 def _ordered(served) -> bool:

@@ -9,9 +9,10 @@ Over completed requests, as in vLLM's `benchmarks/serve.py`:
     queue    first admission - arrival
     goodput  requests a second that meet every stated limit; an answer of one token
              has a TPOT of 0 there
-    recompute seconds   prefill of blocks that an earlier request of the trace has, and
-             that were not in the cache: they had left it, or were not computed yet;
-             and of what preempted requests did twice
+    recompute seconds   prefill of leading blocks that the run had computed by the time
+             of the first admission, and that were in no tier or were not loaded: what
+             an infinite cache would have saved then; and what preempted requests did
+             twice
 
 Percentiles interpolate linearly. Intervals draw sessions again (`perc.bootstrap`).
 """
@@ -123,17 +124,13 @@ def duration_s(served: Served) -> float:
     return max(served.totals["now_s"] - float(first), 1e-12)
 
 
-def recompute_s(trace: Trace, served: Served, cost: Roofline) -> np.ndarray:
-    """Seconds f64[R] of arithmetic for blocks that some earlier request computed.
+def recompute_s(served: Served, cost: Roofline) -> np.ndarray:
+    """Seconds f64[R] of arithmetic for what had been computed before, and was gone.
 
-    "Earlier" is by the trace: what an infinite cache would have had at admission.
+    Of each request, at its first admission; 0 where it was never admitted.
     """
-    seen = np.bincount(trace.request[trace.prev >= 0], minlength=trace.n_requests)
-    prompt = np.maximum(trace.input_tokens.astype(np.int64), 1)
-    known = np.minimum(seen * trace.block_tokens, prompt - 1)
-    cached = np.minimum(served.cached_tokens, known)
-    work = cost.prefill_flops(known, cached) / cost.flops_per_s
-    return np.where(np.isnan(served.admitted_s), 0.0, work)
+    known, cached = served.known_tokens.astype(np.int64), served.cached_tokens
+    return cost.prefill_flops(known, cached) / cost.flops_per_s
 
 
 def summary(
@@ -145,7 +142,7 @@ def summary(
     good = meets(served, limits)
     prompts = int(np.maximum(trace.input_tokens, 1)[done].sum(dtype=np.int64))
     capacity = served.server.capacity_blocks
-    missed = recompute_s(trace, served, cost)
+    missed = recompute_s(served, cost)
     stall_s = served.below.stall_s if served.below else 0.0
     held_s = totals["busy_s"] + stall_s  # blocks are in use while loads are awaited
     return {
@@ -207,7 +204,7 @@ def intervals(
     ttft, owner = ttft[order], session[order]
     known = int((~np.isnan(ttft)).sum())
     good = np.bincount(session, meets(served, limits).astype(np.float64), many)
-    lost = np.bincount(session, recompute_s(trace, served, cost), many)
+    lost = np.bincount(session, recompute_s(served, cost), many)
     again = served.totals["again_s"] / trace.n_requests
     size = np.bincount(session, minlength=many)
     draws: dict[str, list] = {

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from perc.bitset import peek, pop_lowest, write
+from perc.bitset import peek, write
 from perc.floats import Array
 from perc.serving.below import (
     RANK,
@@ -28,9 +28,10 @@ from perc.serving.below import (
     store,
     take_out,
 )
+from perc.serving.free import TIE
 from perc.serving.offload import CHEAPEST, RELOAD, TierRules
 from perc.serving.pool import RANK as IN_POOL
-from perc.serving.pool import READY, evict, is_there, room
+from perc.serving.pool import READY, evict, is_there
 from perc.serving.retained import shrink_shielded
 from perc.serving.settings import Rules
 from perc.serving.state import Columns, Request, State
@@ -149,7 +150,7 @@ def _book(below, how, c, state, begin, start, found: Finding, load) -> Below:
         )
         below = take_out(below, block, from_below & how.exclusive)
         anew = from_below & ~how.exclusive & refresh
-        rank = peek(c.accesses.rank, i)
+        rank = _rank_below(c, peek(c.accesses.rank, i))
         return rank_anew(below, block, rank, anew), landed_s
 
     since = jnp.full(how.capacity.shape, state.now)
@@ -165,41 +166,29 @@ def _book(below, how, c, state, begin, start, found: Finding, load) -> Below:
 
 
 def shrink(state: State, c: Columns, rules: Rules, block_tokens: int) -> State:
-    """Drops the lowest ranks until all blocks fit; what is not below may be written."""
+    """Drops victims until all blocks fit; what is not below may be written."""
+
+    def drop(state: State) -> State:
+        return _drop(state, c, rules, block_tokens)
+
     if state.retained is not None:
-        return shrink_shielded(state, c, rules)
-    if state.pool.free is not None:
-        pool = evict_least(state.pool, c.accesses, rules.capacity, rules.watch)
-        return state._replace(pool=pool)
-    if state.below is None:
-        return state._replace(pool=evict(state.pool, rules.capacity))
-    _, how = _of(state, rules)
-    most = room(state.pool, rules.capacity)
+        return shrink_shielded(state, c, rules, drop)
+    return drop(state)
 
-    def drop(carried):
-        cached, size, below = carried
-        cached, rank = pop_lowest(cached)
-        below = store(
-            below,
-            how,
-            _by_rank(c),
-            rules.cost,
-            block_tokens,
-            rank,
-            state.now,
-            ~how.through,
+
+def _drop(state: State, c: Columns, rules: Rules, block_tokens: int) -> State:
+    def leave(below, rank):
+        if below is None or rules.tiers is None:
+            return below
+        back = ~rules.tiers.through
+        return _write(below, c, rules, block_tokens, rank, state.now, back)
+
+    if state.pool.free is None:
+        pool, below = evict(state.pool, rules.capacity, state.below, leave)
+    else:
+        pool, below = evict_least(
+            state.pool, c.accesses, rules.capacity, rules.watch, state.below, leave
         )
-        return cached, size - (rank >= 0).astype(jnp.int32), below
-
-    cached, size, below = lax.while_loop(
-        lambda carried: carried[1] > most,
-        drop,
-        (state.pool.cached, state.pool.size, state.below),
-    )
-    gone = state.pool.size - size
-    pool = state.pool._replace(
-        cached=cached, size=size, evictions=state.pool.evictions + gone
-    )
     return state._replace(pool=pool, below=below)
 
 
@@ -213,16 +202,8 @@ def write_through(
 
     def put(i, below):
         row = peek(state.pool.rows, peek(c.accesses.block, i))
-        return store(
-            below,
-            how,
-            _by_rank(c),
-            rules.cost,
-            block_tokens,
-            row[IN_POOL],
-            state.now,
-            how.through,
-        )
+        rank, wanted = row[IN_POOL], how.through
+        return _write(below, c, rules, block_tokens, rank, state.now, wanted)
 
     stop = jnp.where(how.through, stop, start)
     return state._replace(below=lax.fori_loop(start, stop, put, below))
@@ -244,7 +225,8 @@ def fetch_ahead(
         row = peek(below.rows, block)
         leads &= here | (row[WHERE] >= 0)
         far = leads & ~here & (row[WHERE] > 0)
-        rank = jnp.where(c.accesses.refresh, peek(c.accesses.rank, i), row[RANK])
+        anew = _rank_below(c, peek(c.accesses.rank, i))
+        rank = jnp.where(c.accesses.refresh, anew, row[RANK])
         after_s = jnp.maximum(state.now, peek(below.landed_s, block))
         below = take_out(below, block, far)
         there_s = state.now
@@ -261,6 +243,24 @@ def fetch_ahead(
     stop = jnp.where(wanted, request.stop, request.start)
     below, _ = lax.fori_loop(request.start, stop, fetch, (below, jnp.bool_(True)))
     return state._replace(below=below)
+
+
+def _write(below, c, rules: Rules, block_tokens: int, rank, now_s, wanted) -> Below:
+    how, rank = rules.tiers, _rank_below(c, rank)
+    assert how is not None
+    return store(below, how, _by_rank(c), rules.cost, block_tokens, rank, now_s, wanted)
+
+
+def _rank_below(c: Columns, rank: jax.Array) -> jax.Array:
+    """The rank that a block of the pool has below, i32[].
+
+    Where the order changes while blocks idle, ranks only number their uses, and the
+    tiers below follow LRU, as the offloading of vLLM, SGLang and LMCache does.
+    """
+    if c.accesses.lines is None:
+        return rank
+    tie = c.accesses.lines.by_number[jnp.maximum(rank, 0), TIE]
+    return jnp.where(rank >= 0, tie, rank)
 
 
 def _of(state: State, rules: Rules) -> tuple[Below, TierRules]:

@@ -8,7 +8,8 @@
     program    band 0 = follow-ups, 1 = first turns; place = when the program began
 
 A preempted request keeps its key, so it comes before all that arrived later. The last
-in this order of those that run is the first to be preempted.
+in this order of those that run is the first to be preempted. A deadline moves a request
+that runs as it moves one that waits.
 
 References:
     Priorities with promotion: aryanputta/cachepilot, `scheduler`. Programs before

@@ -14,7 +14,8 @@ while blocks idle, ranks only number the uses, and `free` says who may leave
 (`victims`).
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,10 +23,17 @@ from jax import lax
 
 from perc.bitset import BitSet, add, bit_of, peek, pop_lowest, remove, write
 from perc.floats import Array
-from perc.serving.free import Free, Lines, pinned, unpinned, used_now
+from perc.serving.free import (
+    Free,
+    Lines,
+    pinned,
+    shielded,
+    unpinned,
+    unshielded,
+    used_now,
+)
 
-PINS, RANK, READY, SHIELDS = range(4)  # columns of `Pool.rows`
-USED = SHIELDS  # with `Pool.free`, which has no shields: `free.used_now`
+PINS, RANK, READY, SHIELDS, USED = range(5)  # columns of `Pool.rows`
 
 
 class Accesses(NamedTuple):
@@ -41,8 +49,8 @@ class Pool(NamedTuple):
     """Which blocks are where."""
 
     cached: BitSet  # ranks of cached blocks
-    rows: jax.Array  # i32[M, 4]: pins, rank (-1 = none), content was computed, shields
-    # or, with `free`, when it was used last
+    rows: jax.Array  # i32[M, 4]: pins, rank (-1 = none), content (0 = never computed,
+    # -1 = lost), shields and, with `free`, when it was used last, `free.used_now`
     size: jax.Array  # i32[], cached blocks, shielded or not
     pinned: jax.Array  # i32[]
     private: jax.Array  # i32[]
@@ -61,17 +69,18 @@ def at_time(pool: Pool, now, latest) -> Pool:
     return pool._replace(free=free)
 
 
-def look_up(pool: Pool, c: Accesses, start, stop) -> tuple[jax.Array, jax.Array]:
-    """The leading blocks whose content is there, and those that nobody pins, i32[]."""
+def look_up(pool: Pool, c: Accesses, start, stop) -> tuple[jax.Array, ...]:
+    """Leading blocks that are there, those that ever were, and all unpinned, i32[]."""
 
     def look(i, carry):
-        hit, unpinned = carry
+        hit, known, unpinned = carry
         row = peek(pool.rows, c.block[i])
         free = row[PINS] == 0
         hit = jnp.where(is_there(pool, row) & (hit == i - start), hit + 1, hit)
-        return hit, unpinned + jnp.where(free, 1, 0).astype(jnp.int32)
+        known = jnp.where((row[READY] != 0) & (known == i - start), known + 1, known)
+        return hit, known, unpinned + jnp.where(free, 1, 0).astype(jnp.int32)
 
-    return lax.fori_loop(start, stop, look, (jnp.int32(0), jnp.int32(0)))
+    return lax.fori_loop(start, stop, look, (jnp.int32(0),) * 3)
 
 
 def is_there(pool: Pool, row: jax.Array) -> jax.Array:
@@ -83,33 +92,34 @@ def hold(pool: Pool, c: Accesses, start, stop) -> Pool:
     """Pins the blocks of accesses start..stop-1; what is new has yet to be computed."""
 
     def pin(i, carry):
-        words, rows, size, held, shielded, lines = carry
+        words, rows, size, held, safe, lines = carry
         row = peek(rows, c.block[i])
         free = row[PINS] == 0
-        words, cached = remove(words, jnp.where(free, row[RANK], -1))
-        if shielded is not None:
-            shields, count = shielded
+        words, plain = remove(words, jnp.where(free, row[RANK], -1))
+        cached = plain
+        if safe is not None:
+            shields, count = safe
             shields, kept = remove(shields, jnp.where(free, row[RANK], -1))
-            shielded, cached = (shields, count - _one(kept)), cached | kept
+            safe, cached = (shields, count - _one(kept)), plain | kept
         known = cached | ~free
         rank = jnp.where(c.refresh | ~known, c.rank[i], row[RANK])
-        ready = jnp.where(free, cached.astype(jnp.int32), row[READY])
-        last = row[SHIELDS]
+        lost = free & ~cached  # that it was computed stays known
+        ready = jnp.where(lost, -jnp.abs(row[READY]), row[READY])
+        new = [row[PINS] + 1, rank, ready, row[SHIELDS]]
         if lines is not None and c.lines is not None:
-            lines = pinned(lines, c.lines, c.block[i], row[RANK], cached, ~known)
-            last = used_now(lines)
-        new = jnp.stack([row[PINS] + 1, rank, ready, last])
-        rows = write(rows, c.block[i], new)
-        return words, rows, size - _one(cached), held + _one(free), shielded, lines
+            lines = pinned(lines, c.lines, c.block[i], row[RANK], plain, ~known)
+            new.append(used_now(lines))
+        rows = write(rows, c.block[i], jnp.stack(new))
+        return words, rows, size - _one(cached), held + _one(free), safe, lines
 
-    shielded = None if pool.shielded is None else (pool.shielded.words, pool.kept)
-    carry = (pool.cached.words, pool.rows, pool.size, pool.pinned, shielded, pool.free)
-    words, rows, size, held, shielded, lines = lax.fori_loop(start, stop, pin, carry)
+    safe = None if pool.shielded is None else (pool.shielded.words, pool.kept)
+    carry = (pool.cached.words, pool.rows, pool.size, pool.pinned, safe, pool.free)
+    words, rows, size, held, safe, lines = lax.fori_loop(start, stop, pin, carry)
     cached = pool.cached._replace(words=words)
     pool = pool._replace(cached=cached, rows=rows, size=size, pinned=held, free=lines)
-    if shielded is None or pool.shielded is None:
+    if safe is None or pool.shielded is None:
         return pool
-    words, kept = shielded
+    words, kept = safe
     return pool._replace(shielded=pool.shielded._replace(words=words), kept=kept)
 
 
@@ -127,34 +137,34 @@ def let_go(pool: Pool, c: Accesses, start, stop) -> Pool:
     """A request ends: what nobody else pins is cached, or lost if never computed."""
 
     def unpin(j, carry):
-        cached, rows, size, held, shielded, lines = carry
+        cached, rows, size, held, safe, lines = carry
         i = start + stop - 1 - j  # the deepest first
         row = peek(rows, c.block[i])
         free = row[PINS] == 1
         keep = free & (row[READY] > 0)
         plain = keep
-        if shielded is not None:
-            shields, count = shielded
+        if safe is not None:
+            shields, count = safe
             shield = keep & (row[SHIELDS] > 0)
             plain = keep & ~shield
             shields = add(shields, jnp.maximum(row[RANK], 0), shield)
-            shielded = (shields, count + _one(shield))
+            safe = (shields, count + _one(shield))
         cached = add(cached, jnp.maximum(row[RANK], 0), plain)
         if lines is not None and c.lines is not None:
             lost = free & ~keep
-            lines = unpinned(lines, c.lines, c.block[i], row[RANK], keep, lost)
+            lines = unpinned(lines, c.lines, c.block[i], row[RANK], plain, lost)
         rank = jnp.where(free & ~keep, -1, row[RANK])
-        new = jnp.stack([row[PINS] - 1, rank, row[READY], row[SHIELDS]])
-        rows = write(rows, c.block[i], new)
-        return cached, rows, size + _one(keep), held - _one(free), shielded, lines
+        rest = [row[column] for column in range(READY, rows.shape[1])]
+        rows = write(rows, c.block[i], jnp.stack([row[PINS] - 1, rank, *rest]))
+        return cached, rows, size + _one(keep), held - _one(free), safe, lines
 
-    shielded = None if pool.shielded is None else (pool.shielded, pool.kept)
-    carry = (pool.cached, pool.rows, pool.size, pool.pinned, shielded, pool.free)
-    cached, rows, size, held, shielded, lines = lax.fori_loop(start, stop, unpin, carry)
+    safe = None if pool.shielded is None else (pool.shielded, pool.kept)
+    carry = (pool.cached, pool.rows, pool.size, pool.pinned, safe, pool.free)
+    cached, rows, size, held, safe, lines = lax.fori_loop(start, stop, unpin, carry)
     pool = pool._replace(cached=cached, rows=rows, size=size, pinned=held, free=lines)
-    if shielded is None:
+    if safe is None:
         return pool
-    return pool._replace(shielded=shielded[0], kept=shielded[1])
+    return pool._replace(shielded=safe[0], kept=safe[1])
 
 
 def shield(pool: Pool, c: Accesses, start, stop, wanted: Array) -> Pool:
@@ -171,22 +181,25 @@ def _move(pool: Pool, c: Accesses, start, stop, by: int) -> Pool:
     """Counts shields, and moves the blocks that get their first or lose their last."""
 
     def move(i, carry):
-        cached, shielded, rows, kept = carry
+        cached, safe, rows, kept, lines = carry
         row = peek(rows, c.block[i])
         before, after = row[SHIELDS], row[SHIELDS] + by
         turns = (row[PINS] == 0) & ((before == 0) | (after == 0))
         rank = jnp.where(turns, row[RANK], -1)
-        into, out = (shielded, cached) if by > 0 else (cached, shielded)
+        into, out = (safe, cached) if by > 0 else (cached, safe)
         words, was = remove(out.words, rank)
         out = out._replace(words=words)
         into = add(into, jnp.maximum(rank, 0), was)
-        cached, shielded = (out, into) if by > 0 else (into, out)
+        cached, safe = (out, into) if by > 0 else (into, out)
+        if lines is not None and c.lines is not None:
+            change = shielded if by > 0 else unshielded
+            lines = change(lines, c.lines, c.block[i], rank, was)
         rows = write(rows, c.block[i], row.at[SHIELDS].set(after))
-        return cached, shielded, rows, kept + by * _one(was)
+        return cached, safe, rows, kept + by * _one(was), lines
 
-    carry = (pool.cached, pool.shielded, pool.rows, pool.kept)
-    cached, shielded, rows, kept = lax.fori_loop(start, stop, move, carry)
-    return pool._replace(cached=cached, shielded=shielded, rows=rows, kept=kept)
+    carry = (pool.cached, pool.shielded, pool.rows, pool.kept, pool.free)
+    cached, safe, rows, kept, lines = lax.fori_loop(start, stop, move, carry)
+    return pool._replace(cached=cached, shielded=safe, rows=rows, kept=kept, free=lines)
 
 
 def hold_computed(pool: Pool, c: Accesses, start, stop) -> Pool:
@@ -199,22 +212,36 @@ def room(pool: Pool, capacity: jax.Array) -> jax.Array:
     return capacity - pool.pinned - pool.private
 
 
-def evict(pool: Pool, capacity: jax.Array) -> Pool:
-    """Drops the lowest ranks until all blocks fit, or only shielded ones are left."""
+def goal(pool: Pool, capacity: jax.Array) -> jax.Array:
+    """How many blocks i32[] may stay cached: what fits, and all that are shielded."""
     most = room(pool, capacity)
-    if pool.kept is not None:
-        most = jnp.maximum(most, pool.kept)
+    return most if pool.kept is None else jnp.maximum(most, pool.kept)
+
+
+def evict(
+    pool: Pool, capacity: jax.Array, below: Any, leave: Callable[[Any, Any], Any]
+) -> tuple[Pool, Any]:
+    """Drops the lowest ranks until all blocks fit, or only shielded ones are left.
+
+    Args:
+        pool: the blocks.
+        capacity: i32[], blocks.
+        below: what `leave` carries from victim to victim.
+        leave: told of every rank that leaves.
+    """
+    most = goal(pool, capacity)
 
     def drop(carry):
-        cached, size = carry
+        cached, size, below = carry
         cached, rank = pop_lowest(cached)
-        return cached, size - _one(rank >= 0)
+        return cached, size - _one(rank >= 0), leave(below, rank)
 
-    cached, size = lax.while_loop(
-        lambda carry: carry[1] > most, drop, (pool.cached, pool.size)
+    cached, size, below = lax.while_loop(
+        lambda carry: carry[1] > most, drop, (pool.cached, pool.size, below)
     )
     gone = pool.size - size
-    return pool._replace(cached=cached, size=size, evictions=pool.evictions + gone)
+    pool = pool._replace(cached=cached, size=size, evictions=pool.evictions + gone)
+    return pool, below
 
 
 def _is_cached(pool: Pool, rank: jax.Array) -> jax.Array:

@@ -74,7 +74,7 @@ def follow(state: State, c: Columns, r, following, end_s, ended) -> State:
 
 
 def _promote_one(state: State) -> State:
-    """A request close to its deadline moves to the first band, where it still waits."""
+    """A request close to its deadline moves to the first band, waiting or running."""
     r = first(state.promotions)
     state = state._replace(promotions=put(state.promotions, r, jnp.inf))
     old = peek(state.keys, r)
@@ -82,9 +82,11 @@ def _promote_one(state: State) -> State:
     # A leaf of the queue's tree says whether it waits.
     leaf = state.waiting.nodes.shape[0] // 2 + r
     waits = peek(state.waiting.nodes, leaf) < jnp.inf
-    waiting = put(state.waiting, r, key, waits)
+    slots = state.slots
     return state._replace(
-        waiting=waiting, keys=write(state.keys, r, jnp.where(waits, key, old))
+        waiting=put(state.waiting, r, key, waits),
+        slots=slots._replace(key=jnp.where(slots.request == r, key, slots.key)),
+        keys=write(state.keys, r, key),
     )
 
 

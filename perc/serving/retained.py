@@ -13,6 +13,7 @@ References:
     Li et al. 2025, "Continuum" (arXiv 2511.02230), sections on TTL and on deadlocks.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import jax
@@ -23,7 +24,8 @@ from perc.bitset import peek, write
 from perc.floats import Array
 from perc.serving.heap import Heap, first, put
 from perc.serving.lifecycle import WAITS
-from perc.serving.pool import evict, room, shield, unshield
+from perc.serving.offload import RECOMPUTE, RELOAD
+from perc.serving.pool import room, shield, unshield
 from perc.serving.programs import (
     EXPIRED,
     IN_TIME,
@@ -52,7 +54,8 @@ def turn_ended(
         return state
     retained, programs, how = _of(state, c, rules)
     more = request.next >= 0
-    ttl_s = jnp.where(more, _time_to_live(retained, programs, how, r), 0.0)
+    back_s = _back_s(programs, rules, r, request.named - request.start)
+    ttl_s = jnp.where(more, _time_to_live(retained, programs, how, r, back_s), 0.0)
     wanted = ttl_s > 0
     due_s = state.now + ttl_s
     pool = shield(state.pool, c.accesses, request.start, request.named, wanted)
@@ -125,8 +128,10 @@ def expire(state: "State", c: "Columns") -> "State":
     return lax.while_loop(due, end, state)
 
 
-def shrink_shielded(state: "State", c: "Columns", rules: Rules) -> "State":
-    """Drops the lowest ranks; then breaks shields, the earliest deadline first."""
+def shrink_shielded(
+    state: "State", c: "Columns", rules: Rules, drop: Callable[["State"], "State"]
+) -> "State":
+    """Drops victims by `drop`; then breaks shields, the earliest deadline first."""
 
     def lacking(state):
         return state.pool.size > room(state.pool, rules.capacity)
@@ -134,10 +139,9 @@ def shrink_shielded(state: "State", c: "Columns", rules: Rules) -> "State":
     def break_one(state):
         at = first(state.retained.deadline)
         state = _end(state, c, at, jnp.bool_(True), RELEASED)
-        return state._replace(pool=evict(state.pool, rules.capacity))
+        return drop(state)
 
-    state = state._replace(pool=evict(state.pool, rules.capacity))
-    return lax.while_loop(lacking, break_one, state)
+    return lax.while_loop(lacking, break_one, drop(state))
 
 
 def band_now(state: "State", rules: Rules, request: "Request", band):
@@ -180,8 +184,26 @@ def _end(state: "State", c: "Columns", r, wanted, why: int) -> "State":
     return state._replace(pool=pool, retained=retained)
 
 
+def _back_s(programs: Programs, rules: Rules, r: jax.Array, blocks) -> jax.Array:
+    """Seconds f64[] to have a prefix of so many blocks back once it has left.
+
+    With tiers below, what is written there is loaded, if that is the rule.
+    """
+    compute_s, tiers = peek(programs.reload_s, r), rules.tiers
+    if tiers is None:
+        return compute_s
+    move_s = blocks * tiers.block_s[0] + tiers.latency_s[0]
+    quicker_s = jnp.minimum(move_s, compute_s)
+    loaded_s = jnp.where(tiers.load == RELOAD, move_s, quicker_s)
+    return jnp.where(tiers.load == RECOMPUTE, compute_s, loaded_s)
+
+
 def _time_to_live(
-    retained: Retained, programs: Programs, how: RetentionRules, r: jax.Array
+    retained: Retained,
+    programs: Programs,
+    how: RetentionRules,
+    r: jax.Array,
+    back_s: jax.Array,
 ) -> jax.Array:
     """Seconds f64[] that the prefix of a request is worth; `lifecycle.time_to_live`."""
     known = retained.known
@@ -192,7 +214,7 @@ def _time_to_live(
     seen = jnp.where(enough_own, own, known)
     whole = jnp.maximum(many, 1).astype(jnp.float64)
     share = jnp.cumsum(seen, dtype=jnp.int32).astype(jnp.float64) / whole
-    benefit_s = _wait_s(retained) * _eta(retained.pairs) + peek(programs.reload_s, r)
+    benefit_s = _wait_s(retained) * _eta(retained.pairs) + back_s
     value = jnp.where(seen, share * benefit_s - programs.gaps_s, -jnp.inf)
     best = lax.argmax(value, 0, jnp.int32)
     at_once = jnp.sum(seen & (programs.gaps_s <= 0), dtype=jnp.int32)

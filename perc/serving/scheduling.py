@@ -53,16 +53,16 @@ def plan_step(state: State, c: Columns, rules: Rules, block_tokens: int):
     """
     state, preempted = _make_room(state, c, rules, block_tokens)
     load = decode_load(state.slots, rules.cost)
-    idle = state.running == 0
+    state = state._replace(batch=_batch(state, rules, preempted))
     most = jnp.where(_one_by_one(state, rules), 1, rules.max_running)
-    closed = preempted | ((rules.batching == STATIC) & ~idle)
+    most = jnp.where(rules.batching == STATIC, state.batch, most)
     plan = Plan(
         load=load,
         budget=rules.token_budget - load.tokens,
         fresh=jnp.zeros(state.slots.request.shape[0], jnp.int32),
         n_fresh=jnp.int32(0),
         admitted=jnp.int32(0),
-        most=jnp.where(closed, 0, most),
+        most=jnp.where(preempted, 0, most),
         grown=growth(state.slots, jnp.int32(1), block_tokens),
         stuck=jnp.bool_(False),
         preempted=preempted,
@@ -89,6 +89,13 @@ def _make_room(state: State, c: Columns, rules: Rules, block_tokens: int):
         return preempt(state, c, slots_of.last_in_line(state.slots)), jnp.bool_(True)
 
     return lax.while_loop(lacking, preempt_last, (state, jnp.bool_(False)))
+
+
+def _batch(state: State, rules: Rules, preempted) -> jax.Array:
+    """Requests i32[] that static batching still takes; none once memory was short."""
+    waiting = jnp.minimum(state.queued, rules.max_running)
+    left = jnp.where(state.running == 0, waiting, state.batch)
+    return jnp.where(preempted, 0, left)
 
 
 def _one_by_one(state: State, rules: Rules) -> jax.Array:
@@ -154,15 +161,16 @@ def _admit_one(state: State, plan: Plan, c: Columns, rules: Rules, block_tokens:
     r = first(state.waiting)
     request = request_of(c, r)
     counts = peek(state.counts, r)
-    hit, unpinned = look_up(state.pool, c.accesses, request.start, request.stop)
+    hit, known, unpinned = look_up(state.pool, c.accesses, request.start, request.stop)
     target = request.input + counts[MADE]
     blocks = request.stop - request.start
     private = jnp.maximum(-(-target // block_tokens) - blocks, 0)
     free = room(state.pool, rules.capacity) - plan.grown
     # One token at least must be computed: it is what predicts the next.
-    cached = jnp.minimum(jnp.minimum(hit * block_tokens, request.input), target - 1)
+    most = jnp.minimum(request.input, target - 1)
+    cached = jnp.minimum(hit * block_tokens, most)
     need = target - cached
-    fits = unpinned + private <= free
+    roomy = unpinned + private <= free
     loads = jnp.bool_(False)
     found = None
     if state.below is not None:
@@ -170,7 +178,7 @@ def _admit_one(state: State, plan: Plan, c: Columns, rules: Rules, block_tokens:
         loads = found.load
         cached = jnp.where(loads, found.cached, cached)
         need = target - cached
-    fits &= loads | rules.chunked | (need <= plan.budget) | (plan.n_fresh == 0)
+    fits = roomy & (loads | rules.chunked | (need <= plan.budget) | (plan.n_fresh == 0))
     chunk = jnp.where(rules.chunked, jnp.minimum(need, plan.budget), need)
     again = counts[PREEMPTED] > 0
     done_again = jnp.where(again, jnp.maximum(counts[LOST] - cached, 0), 0)
@@ -189,6 +197,7 @@ def _admit_one(state: State, plan: Plan, c: Columns, rules: Rules, block_tokens:
         fits,
         hit=jnp.where(again, 0, hit),
         cached=jnp.where(again, 0, cached),
+        known=jnp.where(again, 0, jnp.minimum(known * block_tokens, most)),
         reread=jnp.where(again, hit, 0),
         again=done_again,
         lost=-counts[LOST],
@@ -216,6 +225,7 @@ def _admit_one(state: State, plan: Plan, c: Columns, rules: Rules, block_tokens:
         slots=slots_of.put(state.slots, at, slot, fits),
         queued=state.queued - taken,
         running=state.running + taken,
+        batch=jnp.where(roomy, state.batch - taken, 0),
         sums=sums,
     )
     plan = plan._replace(admitted=plan.admitted + taken, stuck=~fits)

@@ -6,6 +6,7 @@ import numpy as np
 
 from perc.serving import state as columns_of
 from perc.serving.below import READ, WRITE
+from perc.serving.counted import Counted
 from perc.serving.engine import BelowKept, Kept, RetainedKept
 from perc.serving.offload import LowerTier
 from perc.serving.settings import Server
@@ -30,6 +31,7 @@ class Served:
     ended_s: np.ndarray  # f64[R], also of the rejected
     hit_blocks: np.ndarray  # i32[R], leading computed blocks found on admission
     cached_tokens: np.ndarray  # i32[R], of the prompt, not computed
+    known_tokens: np.ndarray  # i32[R], of it, that the run had computed by then
     made_tokens: np.ndarray  # i32[R], of the answer
     preemptions: np.ndarray  # i32[R]
     again_tokens: np.ndarray  # i32[R], computed again after preemptions
@@ -37,6 +39,7 @@ class Served:
     itl_counts: np.ndarray  # i64[B], gaps between tokens by `state.note_gap`'s bins
     series: np.ndarray  # f64[T, 7], columns `state.SERIES`
     totals: dict[str, float]  # of `state.Sums`, and what is in the pool at the end
+    counted: Counted  # numpy's, what was found in the pool and below at the end
     below: "Offloaded | None" = None  # None: no tiers
     retained: "Shielded | None" = None  # None: no retention
 
@@ -100,6 +103,7 @@ def served_by(found: Kept, trace: Trace, name: str, server: Server) -> Served:
         ended_s=times[:, columns_of.ENDED],
         hit_blocks=counts[:, columns_of.HIT],
         cached_tokens=counts[:, columns_of.CACHED],
+        known_tokens=counts[:, columns_of.KNOWN],
         made_tokens=made,
         preemptions=counts[:, columns_of.PREEMPTED],
         again_tokens=counts[:, columns_of.AGAIN],
@@ -107,6 +111,7 @@ def served_by(found: Kept, trace: Trace, name: str, server: Server) -> Served:
         itl_counts=np.asarray(found.itl_bins),
         series=series[~np.isnan(series[:, 0])],
         totals=totals,
+        counted=found.counted,
         below=_offloaded(found.below, server, n),
         retained=_shielded(found.retained, n),
     )

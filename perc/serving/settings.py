@@ -1,6 +1,8 @@
 """The options of a simulated server, and the numbers that its compiled loop reads."""
 
 from dataclasses import dataclass
+from numbers import Integral, Real
+from types import NoneType
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -9,7 +11,7 @@ from perc.errors import InputError, check_number, check_whole
 from perc.floats import Array
 from perc.online_aged import Watch
 from perc.roofline import Roofline
-from perc.serving.offload import Offload, TierRules, n_tiers, tier_rules
+from perc.serving.offload import Offload, TierRules, tier_rules
 
 Batching = Literal["max_throughput", "low_latency", "adaptive", "static"]
 Order = Literal["fcfs", "priority", "deadline", "program"]
@@ -26,6 +28,7 @@ class Retention:
     most_s: float | None = None  # no shield is longer
 
     def __post_init__(self) -> None:
+        _check_kinds("retention", self, RETENTION_KINDS)
         check_whole("retention", "threshold", self.threshold, 0, 2**30)
         check_number("retention", "default_ttl_s", self.default_ttl_s)
         if self.most_s is not None:
@@ -37,8 +40,8 @@ class Server:
     """How a server schedules. The defaults are vLLM's, but for the queue's bound.
 
     Raises:
-        InputError: if a number is out of range, or a step has fewer tokens than the
-            requests that run: each decodes one.
+        InputError: if a value is of the wrong type or out of range, or a step has
+            fewer tokens than the requests that run: each decodes one.
     """
 
     capacity_blocks: int  # of the KV cache, in blocks of the trace
@@ -58,6 +61,7 @@ class Server:
 
     def __post_init__(self) -> None:
         owner = "server"
+        _check_kinds(owner, self, SERVER_KINDS)
         check_whole(owner, "capacity_blocks", self.capacity_blocks, 1, 2**30)
         check_whole(owner, "max_running", self.max_running, 1, MOST_SLOTS)
         check_whole(owner, "token_budget", self.token_budget, 1, 2**30)
@@ -83,11 +87,43 @@ class Server:
                 "server: retention waits for the next turn, which comes when the one "
                 "before has ended; take closed_loop=True as well."
             )
-        if n_tiers(self.offload):
-            raise InputError(
-                "server: retention and tiers below the GPU are not simulated together; "
-                "leave one of them out."
-            )
+
+
+# The types of fields, and what to say of others. A bool is no number, though Python
+# takes it for one.
+_WHOLE = ((Integral,), "a whole number")
+_SECONDS = ((Real,), "a number of seconds")
+_SWITCH = ((bool, np.bool_), "True or False")
+_WORD = ((str,), "a word")
+RETENTION_KINDS = {
+    "threshold": _WHOLE,
+    "default_ttl_s": _SECONDS,
+    "most_s": ((Real, NoneType), "a number of seconds or None"),
+}
+SERVER_KINDS = {
+    "capacity_blocks": _WHOLE,
+    "token_budget": _WHOLE,
+    "max_running": _WHOLE,
+    "max_queue": ((Integral, NoneType), "a whole number or None"),
+    "order": _WORD,
+    "batching": _WORD,
+    "chunked": _SWITCH,
+    "closed_loop": _SWITCH,
+    "cache_outputs": _SWITCH,
+    "promote_within_s": _SECONDS,
+    "adaptive_queue": _WHOLE,
+    "adaptive_latency_s": _SECONDS,
+    "offload": ((Offload, NoneType), "an Offload or None"),
+    "retention": ((Retention, NoneType), "a Retention or None"),
+}
+
+
+def _check_kinds(owner: str, options: object, kinds: dict) -> None:
+    for name, (allowed, wanted) in kinds.items():
+        value = getattr(options, name)
+        truth = isinstance(value, bool) and bool not in allowed
+        if truth or not isinstance(value, allowed):
+            raise InputError(f"{owner}: {name} is {value!r}; give {wanted}.")
 
 
 class RetentionRules(NamedTuple):

@@ -46,9 +46,8 @@ def simulate(
         samples: points of the time series.
 
     Raises:
-        InputError: for a policy whose order depends on what the cache did, one that
-            prices blocks as they idle together with tiers or retention, a price that
-            is no number, or a trace without requests.
+        InputError: for a policy whose order depends on what the cache did, a price
+            that is no number, or a trace without requests.
 
     Example:
         >>> import perc
@@ -133,13 +132,11 @@ def simulate_servers(
             which shape the traffic.
 
     Raises:
-        InputError: if they differ there, or there is none; if the order changes while
-            blocks idle and there are tiers, retention, or a price that is no number.
+        InputError: if they differ there, or there is none; if a price is no number.
     """
     trace, server = named.trace, _one_kind(servers)
     watches = [None for _ in servers]
     if changing is not None:
-        _check_changing(name, server)
         sizes = [each.capacity_blocks for each in servers]
         watches = watches_of(changing, named, sizes)
     following = np.full(trace.n_requests, -1, np.int32)
@@ -209,16 +206,6 @@ def _one_kind(servers: Sequence[Server]) -> Server:
             "have not; simulate them in a call for each."
         )
     return servers[0]
-
-
-def _check_changing(name: str, server: Server) -> None:
-    if n_tiers(server.offload) or server.retention is not None:
-        what = "retention" if server.retention is not None else "tiers below the GPU"
-        raise InputError(
-            f"policy {name!r}: its order changes while blocks idle, which is not "
-            f"simulated together with {what}. Leave them out, or take a policy whose "
-            "order does not change, such as lru or perc_decay."
-        )
 
 
 def check_policy(policy: AnyPolicy) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from perc.bitset import empty, peek, write
 from perc.floats import Array
+from perc.ranks import lru_ranks
 from perc.roofline import Roofline
 from perc.serving import slots as slots_of
 from perc.serving.below import Below, nothing_below
@@ -15,7 +16,7 @@ from perc.serving.free import Lines, nothing_free
 from perc.serving.heap import Heap, build
 from perc.serving.offload import n_tiers
 from perc.serving.orders import places
-from perc.serving.pool import Accesses, Pool
+from perc.serving.pool import RANK, Accesses, Pool
 from perc.serving.programs import (
     Programs,
     Retained,
@@ -31,7 +32,7 @@ from perc.types import Trace
 # Columns of `State.times`, seconds; inf = it has not happened.
 ARRIVED, ADMITTED, FIRST, LAST, ENDED = range(5)
 # Columns of `State.counts`.
-STATUS, HIT, CACHED, MADE, PREEMPTED, LOST, AGAIN, REREAD = range(8)
+STATUS, HIT, CACHED, MADE, PREEMPTED, LOST, AGAIN, REREAD, KNOWN = range(9)
 WAITING, COMPLETED, REJECTED = range(3)  # a status; running requests count as waiting
 # Columns of `State.series`.
 SERIES = ("time_s", "running", "queued", "in_use", "cached", "evictions", "tokens")
@@ -98,10 +99,11 @@ class State(NamedTuple):
     arrivals: jax.Array  # i32[], so far
     queued: jax.Array  # i32[]
     running: jax.Array  # i32[]
+    batch: jax.Array  # i32[], requests that static batching still takes
     left: jax.Array  # i32[], requests neither completed nor rejected
     last_s: jax.Array  # f64[], the last step
     times: jax.Array  # f64[R, 5]
-    counts: jax.Array  # i32[R, 8]
+    counts: jax.Array  # i32[R, 9]
     keys: jax.Array  # f64[R], of the queue, once they arrived
     itl_bins: jax.Array  # i64[ITL_BINS]
     series: jax.Array  # f64[T, 7]
@@ -143,6 +145,7 @@ def columns(
     rows = [trace.start, prompt_stop, trace.stop, prompt, answer, needs, following]
     rows.append(before_of(following))
     band, place = places(trace, server.order)
+    ranks_below = ranks if lines is None else lru_ranks(trace)  # see `moves`
     return Columns(
         Accesses(
             _lay_out(trace.block),
@@ -152,7 +155,7 @@ def columns(
         ),
         jnp.asarray(pad(np.stack(rows, axis=1).astype(np.int32), 0)),
         *(jnp.asarray(pad(x, 0.0)) for x in (band, place, gap_s, trace.deadline_s)),
-        by_rank=_by_rank(trace, ranks) if n_tiers(server.offload) else None,
+        by_rank=_by_rank(trace, ranks_below) if n_tiers(server.offload) else None,
         programs=None
         if server.retention is None
         else programs(trace, prompt_stop, following, gap_s, cost),
@@ -187,7 +190,8 @@ def start(
     zero = jnp.int32(0)
     cached = empty(n_accesses)
     n_blocks = bucket(trace.n_blocks)
-    rows = jnp.zeros((n_blocks, 4), jnp.int32).at[:, 1].set(-1)
+    width = 4 if lines is None else 5
+    rows = jnp.zeros((n_blocks, width), jnp.int32).at[:, RANK].set(-1)
     below = None
     if tiers:
         below = nothing_below(tiers, n_accesses, n_blocks, n_slots, n_requests)
@@ -208,10 +212,11 @@ def start(
         arrivals=zero,
         queued=zero,
         running=zero,
+        batch=zero,
         left=jnp.int32(trace.n_requests),
         last_s=jnp.float64(0.0),
         times=jnp.full((n_requests, 5), jnp.inf, jnp.float64),
-        counts=jnp.zeros((n_requests, 8), jnp.int32),
+        counts=jnp.zeros((n_requests, len(COUNTS)), jnp.int32),
         keys=jnp.zeros(n_requests, jnp.float64),
         itl_bins=jnp.zeros(ITL_BINS, jnp.int64),
         series=jnp.full((samples, len(SERIES)), jnp.nan, jnp.float64),
@@ -258,6 +263,7 @@ COUNTS = {
     "lost": LOST,
     "again": AGAIN,
     "reread": REREAD,
+    "known": KNOWN,
 }
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from perc.floats import Array
 from perc.roofline import Roofline
-from perc.serving.slots import Slots, count
+from perc.serving.slots import Slots, count, more_private
 
 MOST_STEPS = 1 << 30
 
@@ -102,6 +102,28 @@ def span_s(line: Line, steps: jax.Array) -> jax.Array:
     """Seconds f64[] of `steps` steps."""
     k = steps.astype(jnp.float64)
     return k * line.start + line.rise * (k * (k - 1) / 2)
+
+
+def grown_block_s(
+    line: Line, steps: jax.Array, slots: Slots, block_tokens: int
+) -> jax.Array:
+    """Block seconds f64[] of what decoding requests get within `steps` steps.
+
+    A block that is there from step j on counts span_s(steps) - span_s(j). Of a slot, a
+    block comes every `block_tokens` steps. With J and Q the sums of j and of j^2, n
+    blocks count
+
+        n span_s(steps) - start J - rise (Q - J) / 2
+    """
+    more = more_private(slots, steps - 1, block_tokens)
+    full = (slots.blocks + slots.private) * block_tokens
+    n, j = more.astype(jnp.float64), (full - slots.done + 1).astype(jnp.float64)
+    pairs = n * (n - 1) / 2
+    squares = pairs * (2 * n - 1) / 3
+    sum_j = n * j + block_tokens * pairs
+    sum_q = n * j * j + block_tokens * (2 * j * pairs + block_tokens * squares)
+    bent = line.rise * (sum_q - sum_j) / 2
+    return jnp.sum(n * span_s(line, steps) - line.start * sum_j - bent)
 
 
 def steps_until(line: Line, wait_s: jax.Array) -> jax.Array:

@@ -12,8 +12,9 @@ those of two caches beside it, one under LRU and one under the policy alone, whi
 the same requests one at a time.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ from perc.lists import read, when
 from perc.online_aged import LAST, Watch
 from perc.reuse import bin_of
 from perc.serving.free import BLOCK, CLASS, TIE, Free, Lines, Scores, Table
-from perc.serving.pool import PINS, RANK, USED, Accesses, Pool, room
+from perc.serving.pool import PINS, RANK, USED, Accesses, Pool, goal
 from perc.types import Now
 
 
@@ -38,10 +39,18 @@ class _Offers(NamedTuple):
 
 
 def evict_least(
-    pool: Pool, c: Accesses, capacity: jax.Array, watch: Watch | None
-) -> Pool:
-    """Drops what is worth least now, until all blocks fit."""
-    lines, most = c.lines, room(pool, capacity)
+    pool: Pool,
+    c: Accesses,
+    capacity: jax.Array,
+    watch: Watch | None,
+    below: Any,
+    leave: Callable[[Any, Any], Any],
+) -> tuple[Pool, Any]:
+    """Drops what is worth least now, until all blocks fit; as `pool.evict` otherwise.
+
+    `leave` is told of every number that leaves.
+    """
+    lines, most = c.lines, goal(pool, capacity)
     assert lines is not None and pool.free is not None
     trusts = trusted(pool.free, watch)
 
@@ -50,7 +59,7 @@ def evict_least(
         return _price(rows, free, offers, lines, cls, trusts)
 
     def turn(carry):
-        words, size, rows, free, offers = carry
+        words, size, rows, free, offers, below = carry
         number = _least(offers)
         row = lines.by_number[number]
         words, _ = remove(words, number)
@@ -60,27 +69,30 @@ def evict_least(
         priced = lax.fori_loop(
             0, 2, lambda i, carry: price(both[i], carry), (rows, free, offers)
         )
-        return words, size - 1, *priced
+        return words, size - 1, *priced, leave(below, number)
 
     def make_room(carry):
-        words, size, rows, free = carry
+        words, size, rows, free, below = carry
         shape = free.ends.shape
         offers = _Offers(
             jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros_like(free.ends), free.ends
         )
         priced = lax.fori_loop(0, shape[1], price, (rows, free, offers))
-        carry = (words, size, *priced)
-        return lax.while_loop(lambda carry: carry[1] > most, turn, carry)[:4]
+        carry = (words, size, *priced, below)
+        found = lax.while_loop(lambda carry: carry[1] > most, turn, carry)
+        words, size, rows, free, _, below = found
+        return words, size, rows, free, below
 
-    carry = (pool.cached.words, pool.size, pool.rows, pool.free)
-    words, size, rows, free = when(pool.size > most, make_room, carry)
-    return pool._replace(
+    carry = (pool.cached.words, pool.size, pool.rows, pool.free, below)
+    words, size, rows, free, below = when(pool.size > most, make_room, carry)
+    pool = pool._replace(
         cached=pool.cached._replace(words=words),
         rows=rows,
         free=free,
         size=size,
         evictions=pool.evictions + pool.size - size,
     )
+    return pool, below
 
 
 def trusted(free: Free, watch: Watch | None) -> jax.Array:

@@ -38,6 +38,7 @@ class Job:
     status: int = 0
     hit: int = 0
     cached_tokens: int = 0
+    known_tokens: int = 0  # of the prompt, that somebody had computed before
     made: int = 0
     preemptions: int = 0
     again: int = 0
@@ -81,6 +82,10 @@ class Machine:
     steps: int = 0
     busy_s: float = 0.0
     compute_s: float = 0.0
+    block_s: float = 0.0  # blocks in use at the start of each step, times its seconds
+    in_use: dict[float, list] = field(default_factory=dict)  # after steps, by time
+    ever: set[int] = field(default_factory=set)  # blocks that were computed
+    batch: int = 0  # requests that a static batch still takes
     computed: int = 0
     below: Tiers | None = None
     shields: Shields | None = None
@@ -142,10 +147,16 @@ class Simulator:
         self.below, self.prices = None, prices
         self.shields = server.retention and Shields(server.retention)
         if server.offload is not None and server.offload.used:
-            depths = {r: d for job in jobs for d, r in enumerate(job.ranks)}
+            depths = {
+                self.rank_below(r): d for job in jobs for d, r in enumerate(job.ranks)
+            }
             self.below = Tiers(server.offload, cost, block_tokens, depths, refresh)
 
     # Loads.
+
+    def rank_below(self, number):
+        """Tiers follow LRU where the GPU's order changes while blocks idle."""
+        return self.prices.rows[number][1] if self.prices else number
 
     def loading(self):
         """Who runs, and has not begun to compute."""
@@ -155,12 +166,12 @@ class Simulator:
         for job in self.loading():
             if job.ready <= self.m.now:
                 for block in job.landing:
-                    self.m.ready[block] = True
+                    self.make_ready(block)
                 job.landing = []
 
     def write_through(self, block):
         if self.below is not None and self.server.offload.write == "through":
-            self.below.store(block, self.m.rank[block], self.m.now)
+            self.below.store(block, self.rank_below(self.m.rank[block]), self.m.now)
 
     def wait(self):
         """Nobody can do anything before the next load or arrival."""
@@ -169,7 +180,9 @@ class Simulator:
         if coming and self.below is not None:
             until = min(min(coming), m.future[0][0] if m.future else np.inf)
             self.below.stall_s += until - m.now
+            m.block_s += self.in_use() * (until - m.now)
             m.now = until
+            m.in_use.setdefault(m.now, []).append(self.in_use())
 
     # The queue.
 
@@ -198,7 +211,7 @@ class Simulator:
                 self.shields.came_back(self.jobs[job.before], welcome=True)
             m.queue.append(job)
             if self.below is not None and self.server.offload.prefetch:
-                ranks = job.ranks[: len(job.blocks)]
+                ranks = list(map(self.rank_below, job.ranks[: len(job.blocks)]))
                 self.below.fetch_ahead(job.blocks, ranks, self.readable, m.now)
             if self.server.order == "deadline" and job.deadline_s < np.inf:
                 soon = time_s + job.deadline_s - self.server.promote_within_s
@@ -207,8 +220,7 @@ class Simulator:
             if soon <= m.now:
                 m.urgent.remove((soon, number))
                 job = self.jobs[number]
-                if job in m.queue:
-                    job.key = (0, *job.key[1:])
+                job.key = (0, *job.key[1:])
         m.queue.sort(key=lambda job: job.key)
         if self.shields:
             self.shields.expire(m.now)
@@ -224,9 +236,11 @@ class Simulator:
 
     # Blocks.
 
+    def in_use(self):
+        return len(self.m.pins) + sum(job.private for job in self.m.running)
+
     def room(self):
-        private = sum(job.private for job in self.m.running)
-        return self.server.capacity_blocks - len(self.m.pins) - private
+        return self.server.capacity_blocks - self.in_use()
 
     def evict(self):
         m = self.m
@@ -235,13 +249,17 @@ class Simulator:
             if self.shields:
                 free = self.shields.unshielded(m.cached)
             if self.prices:
-                victim = self.prices.victim(m.cached, m.pins, m.now)
+                victim = self.prices.victim(m.cached, m.pins, m.now, set(free))
             else:
                 victim = min(free, key=m.cached.__getitem__)
             rank = m.cached.pop(victim)
             if self.below is not None and self.server.offload.write == "back":
-                self.below.store(victim, rank, m.now)
+                self.below.store(victim, self.rank_below(rank), m.now)
             m.evictions += 1
+
+    def make_ready(self, block):
+        self.m.ready[block] = True
+        self.m.ever.add(block)
 
     def readable(self, block):
         return block in self.m.cached or self.m.ready.get(block, False)
@@ -294,8 +312,12 @@ class Simulator:
             and m.last_s >= server.adaptive_latency_s
         )
         most = 1 if one else server.max_running
-        if preempted or (server.batching == "static" and not idle):
-            most = 0
+        if server.batching == "static":
+            if idle:
+                m.batch = min(len(m.queue), server.max_running)
+            most = m.batch
+        if preempted:
+            m.batch = most = 0
         decoders = [job for job in m.running if job.decoding]
         budget = server.token_budget - len(decoders)
         chunks = []
@@ -332,6 +354,7 @@ class Simulator:
             job = m.queue.pop(0)
             admitted += 1
             most -= 1
+            m.batch -= 1
             if job.started:
                 chunks.append((job, chunk))
                 budget -= chunk
@@ -353,10 +376,14 @@ class Simulator:
         hit = 0
         while hit < len(job.blocks) and self.readable(job.blocks[hit]):
             hit += 1
+        known = 0
+        while known < len(job.blocks) and job.blocks[known] in self.m.ever:
+            known += 1
         target = job.prompt + job.made
         unpinned = sum(block not in self.m.pins for block in job.blocks)
         private = self.extra(job, target)
         if unpinned + private > self.room() - grown:
+            self.m.batch = 0
             return None
         cached = min(hit * self.block_tokens, job.prompt, target - 1)
         loads, wanted, lead, ready = False, [], hit, self.m.now
@@ -382,7 +409,8 @@ class Simulator:
                 self.below.count(job.blocks)
             many = sum(len(found) for found in wanted)
             if loads:
-                ranks = dict(zip(job.blocks, job.ranks, strict=False))
+                below = map(self.rank_below, job.ranks)
+                ranks = dict(zip(job.blocks, below, strict=False))
                 self.below.bring(wanted, ranks, self.m.now, not job.preemptions)
                 job.landing, job.ready = job.blocks[hit:lead], ready
                 job.waited += ready - self.m.now
@@ -405,6 +433,7 @@ class Simulator:
             job.lost = 0
         else:
             job.hit, job.cached_tokens, job.admitted = hit, cached, self.m.now
+            job.known_tokens = min(known * self.block_tokens, job.prompt, target - 1)
         return min(need, budget) if self.server.chunked else need
 
     def preempt(self, job):
@@ -430,6 +459,7 @@ class Simulator:
             tokens += chunk
         if tokens:
             m.last_s = float(cost.step_s(flops, read, tokens))
+            m.block_s += self.in_use() * m.last_s
             m.now += m.last_s
             m.busy_s += m.last_s
             m.compute_s += flops / float(cost.flops_per_s)
@@ -445,6 +475,7 @@ class Simulator:
         done = [job for job in m.running if job.made >= job.answer]
         for job in sorted(done, key=lambda job: job.slot):
             self.finish(job)
+        m.in_use.setdefault(m.now, []).append(self.in_use())
 
     def finish_chunk(self, job, chunk):
         m = self.m
@@ -455,7 +486,7 @@ class Simulator:
         m.computed += chunk
         for depth, block in enumerate(job.blocks):
             if (depth + 1) * self.block_tokens <= job.done or job.done >= job.prompt:
-                m.ready[block] = True
+                self.make_ready(block)
                 if depth >= before:
                     self.write_through(block)
         if job.done == job.target:
@@ -473,7 +504,7 @@ class Simulator:
         self.unpin(job.blocks)
         self.pin(job.answer_blocks, job.ranks[len(job.blocks) :])
         for block in job.answer_blocks:
-            m.ready[block] = True
+            self.make_ready(block)
             self.write_through(block)
         self.unpin(job.answer_blocks)
         if self.shields:

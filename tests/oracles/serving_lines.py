@@ -22,13 +22,13 @@ class Prices:
         self.used = {}  # when each block was used last
         self.latest = 0
 
-    def victim(self, cached, pins, now):
-        """The block that leaves; `cached` maps blocks to numbers."""
+    def victim(self, cached, pins, now, free):
+        """The block of `free` that leaves; `cached` maps blocks to numbers."""
         here = [*cached, *pins]
         needed = {self.parent[block] for block in here if block in self.parent}
         lines = {}
         for block, number in sorted(cached.items(), key=lambda item: item[1]):
-            if block not in needed:
+            if block in free and block not in needed:
                 lines.setdefault(self.rows[number][0], []).append(block)
         ends = [block for line in lines.values() for block in (line[0], line[-1])]
 

@@ -41,6 +41,21 @@ def named(trace, server):
     return with_outputs(trace) if server.cache_outputs else without_outputs(trace)
 
 
+def back_s(chosen, server, cost):
+    """Seconds f64[R] to have back what each request leaves, once it has left."""
+    compute_s = cost.prefill_s(kept_tokens(chosen.trace, chosen.prompt_stop))
+    if server.offload is None or not server.offload.used:
+        return compute_s
+    tier = server.offload.used[0]
+    blocks = chosen.trace.stop - chosen.trace.start
+    move_s = blocks * tier.block_s + tier.latency_s
+    return {
+        "reload": move_s,
+        "recompute": compute_s,
+        "cheapest": np.minimum(move_s, compute_s),
+    }[server.offload.load]
+
+
 def serve_in_python(trace, order, server, cost, **options):
     """The oracle's machine and jobs; `order` numbers the accesses of `named`."""
     chosen = named(trace, server)
@@ -50,7 +65,7 @@ def serve_in_python(trace, order, server, cost, **options):
     follower, gap = next_turns(trace), gaps_s(trace, cost)
     followed = follower if server.closed_loop else np.full(trace.n_requests, -1)
     before, turn = before_of(followed), turns_of(followed)
-    reload_s = cost.prefill_s(kept_tokens(chosen.trace, chosen.prompt_stop))
+    reload_s = back_s(chosen, server, cost)
     jobs, waits = [], set()
     for r in range(trace.n_requests):
         prompt = int(chosen.prompt_stop[r] - chosen.trace.start[r])

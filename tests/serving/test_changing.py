@@ -22,9 +22,8 @@ from perc.reuse import age_bin
 from perc.serving.engine import serve_each
 from perc.serving.free import Table
 from perc.serving.laws import check_laws
-from perc.serving.offload import LowerTier, Offload
 from perc.serving.pricing import Changing, changing_order, line_up
-from perc.serving.settings import Retention, Server
+from perc.serving.settings import Server
 from perc.serving.simulate import simulate
 from perc.shapes import pad, parents
 from perc.types import OnlinePolicy, Rescored
@@ -32,6 +31,9 @@ from tests.oracles.serving_lines import Prices
 from tests.policies.test_learned import network
 from tests.serving.common import machine, named
 from tests.serving.test_oracle import compare, runs
+from tests.serving.test_retained import busy_programs, pressed
+from tests.serving.test_tiers import reusing
+from tests.serving.test_tiers import servers as tiered
 
 COST = machine()._replace(bytes_per_s=1e6, flops_per_s=1e8)
 INSTANT = machine()._replace(bytes_per_s=1e40, flops_per_s=1e40)
@@ -49,6 +51,22 @@ def plain_prices(trace, number, lines, price):
 @settings(deadline=None, max_examples=60)
 @given(runs(), st.integers(0, 2**32 - 1), st.booleans())
 def test_tables_equal_the_oracle(case, seed, closed):
+    equals_the_oracle(case, seed, closed)
+
+
+@settings(deadline=None, max_examples=60)
+@given(reusing(), tiered(), st.integers(0, 2**32 - 1))
+def test_tiers_equal_the_oracle(trace, server, seed):
+    equals_the_oracle((trace, server, machine(), np.inf), seed, closed=True)
+
+
+@settings(deadline=None, max_examples=60)
+@given(busy_programs(), pressed(), st.integers(0, 2**32 - 1))
+def test_retention_equals_the_oracle(trace, server, seed):
+    equals_the_oracle((trace, server, machine(), np.inf), seed, closed=True)
+
+
+def equals_the_oracle(case, seed, closed):
     trace, server, cost, until_s = case
     full, rng = named(trace, server).trace, np.random.default_rng(seed)
     if not full.n_accesses:
@@ -177,18 +195,6 @@ def test_runs_are_bit_identical(chat):
     a, b = (simulate(chat, registry["perc"](), server, COST) for _ in "ab")
     assert a.ended_s.tobytes() == b.ended_s.tobytes()
     assert a.totals == b.totals and a.totals["evictions"] > 0
-
-
-@pytest.mark.parametrize(
-    "options, what",
-    [
-        ({"offload": Offload((LowerTier("cpu", 100, 0.1),))}, "tiers"),
-        ({"retention": Retention(), "closed_loop": True}, "retention"),
-    ],
-)
-def test_tiers_and_retention_are_refused(chat, options, what):
-    with pytest.raises(InputError, match=f"'perc'.*together with {what}"):
-        simulate(chat, registry["perc"](), Server(900, **options), COST)
 
 
 def _no_number(params, f, now):

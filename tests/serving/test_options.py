@@ -1,6 +1,7 @@
 """Each option changes something, in the direction that it promises."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from perc.roofline import roofline
 from perc.serving.arrivals import poisson, scaled, spike
 from perc.serving.laws import check_laws
 from perc.serving.outputs import with_outputs
-from perc.serving.settings import Server
+from perc.serving.settings import RETENTION_KINDS, SERVER_KINDS, Retention, Server
 from perc.serving.simulate import simulate
 from perc.traces.build import Columns, build_trace
 
@@ -192,11 +193,33 @@ def test_outputs_are_named_by_the_next_turn():
         ({"max_running": 0}, "max_running is 0"),
         ({"max_queue": -1}, "max_queue is -1"),
         ({"promote_within_s": float("nan")}, "promote_within_s is nan"),
+        ({"capacity_blocks": "100"}, "capacity_blocks is '100'; give a whole number"),
+        ({"capacity_blocks": 100.0}, "capacity_blocks is 100.0; give a whole number"),
+        ({"capacity_blocks": True}, "capacity_blocks is True; give a whole number"),
+        ({"max_queue": 1.5}, "max_queue is 1.5; give a whole number or None"),
+        ({"promote_within_s": "1"}, "promote_within_s is '1'; give a number"),
+        ({"chunked": "no"}, "chunked is 'no'; give True or False"),
+        ({"closed_loop": 1}, "closed_loop is 1; give True or False"),
+        ({"order": 0}, "order is 0; give a word"),
+        ({"offload": "cpu:1GiB:pcie5"}, "give an Offload or None"),
+        ({"retention": 60}, "retention is 60; give a Retention or None"),
     ],
 )
 def test_impossible_options_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         dataclasses.replace(BASE, **options)
+
+
+def test_every_option_of_a_server_is_of_a_known_type():
+    for kind, kinds in ((Server, SERVER_KINDS), (Retention, RETENTION_KINDS)):
+        assert {field.name for field in dataclasses.fields(kind)} == set(kinds)
+    with pytest.raises(InputError, match="most_s is 'long'; give a number"):
+        Retention(most_s="long")  # type: ignore
+
+
+def test_numbers_of_numpy_are_numbers():
+    options: Any = {"capacity_blocks": np.int64(100), "chunked": np.bool_(True)}
+    assert dataclasses.replace(BASE, **options).capacity_blocks == 100
 
 
 def test_impossible_arrivals_are_refused(busy):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from perc.serving.laws import check_laws
 from perc.serving.settings import Server
 from perc.serving.simulate import simulate_order
+from perc.serving.state import SERIES
+from perc.traces.build import Columns, build_trace
 from tests.serving.common import machine, named, serve_in_python
 from tests.strategies import traces
 
@@ -17,6 +19,7 @@ WHOLE = {
     "status": "status",
     "hit": "hit_blocks",
     "cached_tokens": "cached_tokens",
+    "known_tokens": "known_tokens",
     "made": "made_tokens",
     "preemptions": "preemptions",
     "again": "again_tokens",
@@ -54,12 +57,23 @@ def compare(trace, order, server, cost, *, changing=None, prices=None, **options
     assert totals["itl_s"] == pytest.approx(sum(plain.gaps), rel=1e-9)
     assert totals["busy_s"] == pytest.approx(plain.busy_s, rel=1e-9)
     assert totals["compute_s"] == pytest.approx(plain.compute_s, rel=1e-9)
+    assert totals["block_s"] == pytest.approx(plain.block_s, rel=1e-9)
     assert totals["prompt_tokens"] == plain.computed
+    compare_series(served.series, plain)
     if plain.below is not None:
         compare_tiers(served.below, plain.below, jobs)
     if plain.shields is not None:
         compare_shields(served.retained, plain, jobs)
     return served
+
+
+def compare_series(series, plain):
+    """Asserts that each point is a state after a step."""
+    times = np.array(list(plain.in_use))
+    for time_s, in_use in series[:, [SERIES.index("time_s"), SERIES.index("in_use")]]:
+        nearest = times[abs(times - time_s).argmin()]
+        assert time_s == pytest.approx(nearest, rel=1e-9, abs=1e-9)
+        assert in_use in plain.in_use[nearest]
 
 
 def compare_shields(mine, plain, jobs):
@@ -146,3 +160,61 @@ def test_engine_equals_oracle(case, refresh, sorted_ranks, seed):
     compare(
         trace, order.astype(np.int32), server, cost, refresh=refresh, until_s=until_s
     )
+
+
+def of_tokens(arrival_s, prompt, answer):
+    """Requests that share nothing, in blocks of 4 tokens."""
+    lengths = -(-np.array(prompt) // 4)
+    columns = Columns(
+        arrival_s=np.array(arrival_s),
+        input_tokens=np.array(prompt),
+        output_tokens=np.array(answer),
+        ids=np.arange(lengths.sum()),
+        lengths=lengths,
+    )
+    return build_trace(columns, block_tokens=4, source="of tokens")
+
+
+def in_order(trace, server):
+    return compare(trace, np.arange(trace.n_accesses), server, machine())
+
+
+def test_a_span_counts_the_blocks_that_grow_in_it():
+    """One answer alone: all of its steps are one span, and it grows to 26 blocks."""
+    served = in_order(of_tokens([0.0], [4], [101]), Server(26, max_running=1))
+    assert served.totals["events"] < 5
+    mean = served.totals["block_s"] / served.totals["busy_s"]
+    assert 12 < mean < 16
+
+
+def test_a_promotion_while_running_outlives_a_preemption():
+    """The second request runs when it is promoted, and gives way to the first later.
+
+    The third has a higher priority and came after it, so then that one gives way.
+    """
+    trace = dataclasses.replace(
+        of_tokens([0.0, 0.0, 0.1], [4, 4, 4], [17, 29, 17]),
+        priority=np.array([1, 0, 1], np.int32),
+        deadline_s=np.array([np.inf, 1.2, np.inf]),
+    )
+    served = in_order(trace, Server(8, max_running=2, order="deadline"))
+    assert served.preemptions.tolist() == [0, 1, 1]
+
+
+def test_a_static_batch_takes_all_that_wait():
+    """More steps than one prefill it, and who comes meanwhile waits for the next."""
+    trace = of_tokens([0.0] * 4 + [0.3, 0.3], [40] * 6, [2, 9, 30, 3, 4, 4])
+    server = Server(200, max_running=5, token_budget=45, batching="static")
+    served = in_order(trace, server)
+    first, later = served.admitted_s[:4], served.admitted_s[4:]
+    assert len(set(first)) > 1 and first.max() < served.ended_s[:4].max()
+    assert (later >= served.ended_s[:4].max()).all()
+
+
+def test_a_static_batch_ends_where_memory_does():
+    """Two of four prompts fit: the others are the next batch, though room comes."""
+    trace = of_tokens([0.0] * 4, [40] * 4, [2, 40, 2, 2])
+    server = Server(30, max_running=4, token_budget=45, batching="static")
+    served = in_order(trace, server)
+    assert served.admitted_s[1] < served.ended_s[0] < served.ended_s[1]
+    assert (served.admitted_s[2:] >= served.ended_s[1]).all()

@@ -16,7 +16,6 @@ from perc.model_shapes import model
 from perc.policies.lru import lru
 from perc.roofline import roofline
 from perc.serving.laws import check_laws
-from perc.serving.offload import LowerTier, Offload
 from perc.serving.outputs import without_outputs
 from perc.serving.settings import Retention, Server
 from perc.serving.simulate import simulate_order, simulate_servers
@@ -25,6 +24,7 @@ from perc.traces.build import Columns, build_trace
 from perc.tune_search import first_requests
 from tests.serving.common import machine, named
 from tests.serving.test_oracle import compare
+from tests.serving.test_tiers import offloads
 
 
 @st.composite
@@ -54,6 +54,42 @@ def programs(draw):
 
 
 @st.composite
+def busy_programs(draw):
+    """Sessions in turn, over more blocks than fit: shields are met, lapse and break."""
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n, sessions = draw(st.integers(12, 40)), draw(st.integers(2, 5))
+    session = rng.integers(0, sessions, n)
+    last: dict[int, list[int]] = {s: [s % 2] for s in range(sessions)}
+    rows = []
+    for i, s in enumerate(session):
+        last[s] = (last[s] + [10 * i + k for k in range(rng.integers(0, 3))])[:5]
+        rows.append(last[s])
+    columns = Columns(
+        arrival_s=rng.exponential(draw(st.sampled_from([0.1, 0.7, 3.0])), n).cumsum(),
+        input_tokens=np.array([4 * len(row) for row in rows]),
+        output_tokens=rng.choice([0, 1, 2, 5], n),
+        ids=np.array([edge for row in rows for edge in row], np.int64),
+        lengths=np.array([len(row) for row in rows], np.int64),
+        session=session,
+        kind=[["tool_use", "user"][k] for k in rng.integers(0, 2, n)],
+    )
+    return build_trace(columns, block_tokens=4, source="programs", chained=False)
+
+
+@st.composite
+def pressed(draw):
+    """Servers of little memory that shield from the first turn on."""
+    held = Retention(1000, draw(st.sampled_from([0.7, 5.0, 1e6])))
+    server = draw(servers())
+    return dataclasses.replace(
+        server,
+        capacity_blocks=draw(st.sampled_from([7, 9, 12])),
+        retention=draw(st.sampled_from([held, server.retention])),
+        max_queue=None,
+    )
+
+
+@st.composite
 def servers(draw):
     running = draw(st.sampled_from([1, 2, 4]))
     return Server(
@@ -77,6 +113,23 @@ def servers(draw):
 @settings(deadline=None, max_examples=150)
 @given(programs(), servers(), st.booleans(), st.data())
 def test_engine_equals_oracle(trace, server, refresh, data):
+    equals_oracle(trace, server, refresh, data)
+
+
+@settings(deadline=None, max_examples=100)
+@given(busy_programs(), pressed(), offloads(), st.booleans(), st.data())
+def test_with_tiers_too(trace, server, offload, refresh, data):
+    server = dataclasses.replace(server, offload=offload)
+    equals_oracle(trace, server, refresh, data)
+
+
+@settings(deadline=None, max_examples=60)
+@given(busy_programs(), pressed(), st.booleans(), st.data())
+def test_under_pressure(trace, server, refresh, data):
+    equals_oracle(trace, server, refresh, data)
+
+
+def equals_oracle(trace, server, refresh, data):
     faster = data.draw(st.sampled_from([0.1, 0.5, 1.0]))
     trace = dataclasses.replace(
         trace,
@@ -229,9 +282,6 @@ def test_many_servers_in_one_call():
 def test_servers_that_cannot_be_are_refused():
     with pytest.raises(InputError, match="closed_loop"):
         Server(30, retention=Retention())
-    tier = Offload((LowerTier("cpu", 4, block_s=0.1, latency_s=0.0, duplex=True),))
-    with pytest.raises(InputError, match="tiers"):
-        dataclasses.replace(PLAIN, retention=Retention(), offload=tier)
     with pytest.raises(InputError, match="threshold"):
         Retention(threshold=-1)
     with pytest.raises(InputError, match="default_ttl_s"):

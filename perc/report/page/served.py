@@ -12,8 +12,8 @@ MEANINGS = {
     "E2E": "seconds from the arrival of a request to its last token",
     "goodput": "requests a second that were completed within every limit",
     "token hits": "prompt tokens that were found in the cache / prompt tokens",
-    "recompute": "seconds of prefill of blocks that an earlier request of the trace "
-    "has and that were not in the cache",
+    "recompute": "seconds of prefill of blocks that the run had computed before and "
+    "that were not in the cache",
     "preemptions": "requests that gave their blocks back before they were done",
     "interval": "95 %, sessions drawn again with replacement",
 }
