@@ -32,6 +32,7 @@ from perc.policies.slru import slru, slru_threshold
 from perc.policies.t_lru import t_lru
 from perc.policies.tinylfu import tinylfu
 from perc.policies.w_tinylfu import w_tinylfu
+from perc.shapes import bucket
 from perc.types import Listed, OnlinePolicy, Scored
 from tests.oracles import listed, scored
 from tests.oracles.arc_vllm import ArcVllm
@@ -189,6 +190,34 @@ def test_listed_policies_equal_their_oracles(name, trace):
             root_first=policy.rule.root_first,
         )
         assert_equal(found, expected, k)
+
+
+def full_bucket():
+    """64 blocks, so that arrays have no padding behind the last ones."""
+    chains = [
+        *([3 * i, 3 * i + 1, 3 * i + 2] for i in range(20)),
+        [60],
+        [61],
+        [62],
+        [63],
+    ]
+    again = np.random.default_rng(0).choice([0, 1, 22, 23], 24)
+    return trace_of([*chains, *(chains[i] for i in again)])
+
+
+@pytest.mark.parametrize("name", [*LISTED, *traced(Listed)])
+def test_the_last_block_of_a_full_bucket_is_like_all_others(name):
+    trace = full_bucket()
+    assert trace.n_blocks == bucket(trace.n_blocks)
+    policy, cache = {**LISTED, **TRACED}[name]
+    cache = cache(trace) if name in TRACED else cache
+    for k, capacity in enumerate((3, 5, 8)):
+        expected = listed.simulate(
+            rows_of(trace, trace.block),
+            cache(capacity),
+            root_first=policy.rule.root_first,
+        )
+        assert_equal(replay_online(trace, policy, (3, 5, 8)), expected, k)
 
 
 @settings(deadline=None, max_examples=30)

@@ -208,3 +208,10 @@ def test_few_rows_get_the_classes_that_many_get(head):
     net = network(head)
     found = [net.classes_of_few(chat[i : i + 5]) for i in range(0, len(chat), 5)]
     np.testing.assert_array_equal(np.concatenate(found), net.classes(chat))
+
+
+def test_history_is_kept_for_those_who_read_it():
+    """One that others never ask would cost time and memory."""
+    reader: Any = order_of(lease_key(network(), 0.1), 8, 4)
+    other: Any = order_of(registry["perc_decay"](), 8, 4)
+    assert reader._history is not None and other._history is None

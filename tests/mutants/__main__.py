@@ -20,6 +20,7 @@ change come from a store.
 import argparse
 import os
 import resource
+import signal
 import tempfile
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
@@ -115,6 +116,7 @@ def main() -> None:
         wanted += named()
     given.out.mkdir(parents=True, exist_ok=True)
     os.nice(5)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stops what it started
     resource.setrlimit(resource.RLIMIT_AS, (2**35, 2**35))  # a fault may ask for all
     with tempfile.TemporaryDirectory() as folder:
         trees = Trees(Path(folder), given.out / "programs", given.workers)

@@ -79,7 +79,7 @@ def changed(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Constant(value + 1)
         case ast.IfExp(test, body, orelse):
             yield ast.IfExp(test, orelse, body)
-        case ast.Return(value) if value is not None:
+        case ast.Return(ast.expr() as value) if ast.unparse(value) != "None":
             yield ast.Return(ast.Constant(None))
         case ast.Expr(ast.Call()):
             yield ast.Pass()

@@ -5,18 +5,18 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from perc.policies.registry import registry
 from tests.mutants.faults import ROOT, Mutant, at_text
 
 LIST = Path(__file__).with_name("named.toml")
-LIVE = ["tests/bridges/test_live.py", "tests/bridges/test_equality.py"]
-LEARNED = [*LIVE, "tests/bridges/test_live_history.py"]
+ORDERS = ["test_live", "test_live_history", "test_equality"]  # the slowest last
 DOC = "tests/test_docs.py::test_examples_in_docstrings[perc.{}]"
 CORE = {
     "perc/step.py": ["tests/test_step.py", "tests/test_replay.py"],
     "perc/replay.py": ["tests/test_replay.py"],
     "perc/online.py": ["tests/test_online.py", "tests/test_online_rescored.py"],
-    "bridges/victims.py": LIVE,
-    "bridges/orders.py": LEARNED,
+    "bridges/victims.py": ["tests/bridges/test_victims.py"],
+    "bridges/orders.py": [f"tests/bridges/{name}.py" for name in ORDERS],
 }
 SELECT = {  # its tests of the same name, and these
     "bounds": ["greedy"],
@@ -66,9 +66,15 @@ def _of_policy(name: str) -> tuple[str, ...]:
         return tuple(files)
     shared = ["policies/test_conformity", "policies/test_defaults", "test_online"]
     files += [f"tests/{stem}.py" for stem in [*shared, "test_golden"]]
-    # pytest matches parts of names: those of files as well as of cases.
-    words = [name, *own, "hits_are_what_they_were"]
+    # pytest matches parts of names: of files too, and of cases from their beginning.
+    made = [f"[{policy}" for policy in registry if _made_in(name, policy)]
+    words = [*(made or [name]), *own, "test_who", "test_unknown"]
     return (*files, "-k", " or ".join(words))
+
+
+def _made_in(name: str, policy: str) -> bool:
+    """Whether the file of this name makes the policy."""
+    return registry[policy].__module__ == f"perc.policies.{name}"
 
 
 def named() -> list[Mutant]:

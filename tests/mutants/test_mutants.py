@@ -14,6 +14,7 @@ def half(é: int = 3) -> int:
     if not é < 4 and é:
         raise ValueError(f"{é + 1}")
     return "é", é + 1
+    return None
 '''
 
 

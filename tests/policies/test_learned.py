@@ -359,6 +359,19 @@ def test_files_that_make_no_policy(tmp_path, settings_, arrays):
         store.load(path)
 
 
+def test_a_file_has_no_more_than_sixteen_layers():
+    kind = store.KINDS["learned"]
+    for hidden, said in ((15, None), (16, "layers is 17, must be .* 1 to 16")):
+        net = network(hidden=hidden * (2,))
+        parts = kind.take_apart(learned(net))
+        assert parts is not None
+        if said is None:
+            assert network_of(kind.build(*parts)) == net
+        else:
+            with pytest.raises(InputError, match=said):
+                kind.build(*parts)
+
+
 # The static key.
 
 
@@ -390,6 +403,15 @@ def test_a_key_is_the_end_of_the_lease(head, price, small_chat):
         if not unsure:
             expected = -1 if refused else wanted
             assert found[i] == pytest.approx(expected, rel=1e-3, abs=1e-3)
+
+
+def test_half_a_chance_of_no_lease_is_none_refused(small_chat):
+    """Two bins that are as likely: the lease is that of the middle."""
+    net = network("lease", hidden=())
+    ((w, b),) = net.layers
+    layers = ((0 * w[..., :2], 0 * b[..., :2]),)
+    net = replace(net, edges_s=EDGES[:2], worths=net.worths[:, :2], layers=layers)
+    np.testing.assert_allclose(_leases(net, 0.1, small_chat), 0.5, atol=1e-3)
 
 
 @every_head

@@ -8,6 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from perc import select
+from perc.select.bounds import ranking
 from tests.select import brute
 from tests.select.brute import columns, instances
 
@@ -16,6 +17,17 @@ many = settings(deadline=None, max_examples=100)
 
 def dual(rows, need, price):
     return price * need - sum(max(0, price * s - c) for s, c, *_ in rows)
+
+
+def test_equals_leave_least_recent_first_then_deepest_then_in_order():
+    equal = select.items(
+        [2] * 6,
+        [1] * 6,
+        last=[1, 0, 0, 0, 1, 0],
+        depth=[9, 1, 3, 3, 0, 9],
+        refs=[0] * 5 + [1],
+    )
+    assert ranking(equal).tolist() == [2, 3, 1, 0, 4, 5]
 
 
 @many

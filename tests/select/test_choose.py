@@ -49,6 +49,12 @@ def test_large_needs():
     assert select.choose(select.items([2**30], [1]), 2**30).enough
 
 
+@pytest.mark.parametrize("cells", [0, 2**23])
+def test_no_need_takes_nothing(cells):
+    choice = select.choose(select.items([3, 4], [0, 2]), 0, cells=cells)
+    assert choice.enough and not choice.mask.any()
+
+
 @pytest.mark.parametrize("need", [-1, 1.5, "3", [1, 2]])
 def test_needs_that_cannot_be(need):
     with pytest.raises(InputError, match="whole number"):

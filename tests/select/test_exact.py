@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from perc import select
 from perc.errors import InputError
-from perc.select.exact import _solve
+from perc.select.exact import _solve, table_width
 from tests.select import brute
 from tests.select.brute import columns, cost, instances, members, size
 
@@ -75,3 +75,10 @@ def test_needs_of_one_bucket_share_a_program():
     for need in range(1, 18):
         select.exact(items, need)
     assert program._cache_size() == programs
+
+
+@pytest.mark.parametrize(("n", "most"), [(2**14, 2**14), (0, 2**28), (2**28, 1)])
+def test_a_table_has_no_more_than_its_limit(n, most):
+    assert table_width(0, most - 1, n) == most - 1
+    with pytest.raises(InputError, match=f"{n} items times a need of {most} are too"):
+        table_width(0, most, n)

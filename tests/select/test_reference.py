@@ -35,6 +35,13 @@ def test_equals_the_rule(rows, data):
     assert bool(choice.enough) == (freed >= need)
 
 
+def test_equal_scores_leave_in_the_order_given():
+    """So many that an unstable sort would mix them."""
+    scores, blocks = [i % 3 for i in range(200)], [1] * 200
+    choice = select.select_eviction_set(scores, select.items(blocks, blocks), 90)
+    assert members(choice.mask) == cachepilot(scores, blocks, 90)[0]
+
+
 def test_vectors():
     items = select.items([1, 2, 3], [1, 1, 1])
     choice = select.select_eviction_set([0.0, 1.0, 2.0], items, 2)
