@@ -12,7 +12,9 @@ own, and so are its latencies: what is compared is the CPU for the same requests
 Bar of the project: 20,000 requests per CPU second on Mooncake's conversation trace.
 """
 
+import functools
 import gzip
+import itertools
 import json
 import os
 import subprocess
@@ -28,6 +30,8 @@ import tyro  # noqa: E402
 
 import perc  # noqa: E402
 from perc.cli.policies import parse_policies  # noqa: E402
+from perc.cli.serving_flags import MACHINE, Tiers  # noqa: E402
+from perc.cli.serving_setup import offload_of  # noqa: E402
 from perc.hardware import accelerator  # noqa: E402
 from perc.model_shapes import model  # noqa: E402
 from perc.roofline import roofline  # noqa: E402
@@ -55,6 +59,7 @@ def main(
     loads: tuple[float, ...] = (0.1, 0.2, 0.3),
     blocks: int = 2000,
     policies: str = "lru",
+    tiers: tuple[str, ...] = (),
     repeats: int = 5,
     peer_python: str = sys.executable,
 ) -> None:
@@ -65,36 +70,37 @@ def main(
         loads: how many times as fast as recorded.
         blocks: capacity of the KV cache.
         policies: comma list, as `perc simulate` takes it.
+        tiers: serve with these below the GPU too, such as cpu:1TiB:pcie5: a row more.
         repeats: of each measurement.
         peer_python: an interpreter that can import `dynamo._core`.
     """
     traffic = perc.load(trace)
     common.print_conditions(traffic, seed=0)
-    cost = roofline(model("llama-3.1-8b"), accelerator("h100"))
-    server = Server(blocks)
+    cost = roofline(model(MACHINE.model), accelerator(MACHINE.gpu))
+    servers = {"": Server(blocks)}
+    if tiers:
+        below = offload_of(traffic, MACHINE, Tiers(tiers))
+        servers[f", {' '.join(tiers)}"] = Server(blocks, offload=below)
     table = common.table(
         "CPU of one configuration, min / median", "", "CPU s", "requests per CPU s"
     )
     for load in loads:
         faster = scaled(traffic, load)
-
-        for policy in parse_policies(policies):
-
-            def run(faster=faster, policy=policy):
-                return simulate(faster, policy, server, cost)
-
-            first = common.repeat(run, 1)[0]
-            seconds = common.repeat(run, repeats)
-            found = run()
+        for policy, beside in itertools.product(parse_policies(policies), servers):
+            name = f"{policy.name}{beside}"
+            serve = functools.partial(simulate, faster, policy, servers[beside], cost)
+            first = common.repeat(serve, 1)[0]
+            seconds = common.repeat(serve, repeats)
+            found = serve()
             check_laws(found)
             completed = int((found.status == 1).sum())
             table.add_row(
-                f"perc, {policy.name}, load {load:g}",
+                f"perc, {name}, load {load:g}",
                 common.min_median(seconds, digits=3),
                 f"{completed / min(seconds):,.0f}",
             )
             common.say(
-                f"{policy.name} at load {load:g}: completed {completed:,} in "
+                f"{name} at load {load:g}: completed {completed:,} in "
                 f"{found.totals['steps']:,} steps, {found.totals['events']:,} passes; "
                 f"first call {first:.1f} CPU s"
             )

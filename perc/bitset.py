@@ -70,6 +70,15 @@ def pop_lowest(ranks: BitSet) -> tuple[BitSet, jax.Array]:
     return BitSet(words, tops, low + jnp.where(top == 0, 1, 0)), rank
 
 
+def reachable(ranks: BitSet) -> jax.Array:
+    """How many ranks `pop_lowest` would find, one after the other, i32[]."""
+    words = ranks.words[:-1]
+    at = jnp.arange(words.shape[0], dtype=jnp.int32)
+    listed = (ranks.tops[at >> 5] & bit_of(at)) != 0
+    found = jnp.where(listed & (at >> 5 >= ranks.low), words, jnp.uint32(0))
+    return jnp.sum(lax.population_count(found), dtype=jnp.int32)
+
+
 def peek(array: jax.Array, i: jax.Array) -> jax.Array:
     """Reads `array[i]` so that XLA cannot fuse the read with a later write.
 

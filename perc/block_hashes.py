@@ -17,7 +17,9 @@ import hashlib
 import importlib
 import pickle
 import struct
+import sys
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 from perc.errors import InputError
@@ -86,22 +88,46 @@ class BlockHasher:
             cache_salt: keeps tenants apart; enters the first block.
             lora: name and path of the adapter; enters every block.
             extra: keys of each block, such as ("mm", hash of the image, its offset in
-                the block); they stand between the adapter's and the salt's.
+                the block); they stand between the adapter's and the salt's. Equal
+                keys give equal hashes, whether objects are shared or not.
         """
         parent, found = self.root, []
         step = self.block_tokens
-        every: list[tuple] = [("lora", *lora)] if lora else []
+        every: list[Sequence] = [("lora", *lora)] if lora else []
         for at, start in enumerate(range(0, len(tokens) - step + 1, step)):
             keys = every + (list(extra[at]) if at < len(extra) else [])
             if cache_salt and not at:
                 keys.append(("cache_salt", cache_salt))
             run = tuple(int(token) for token in tokens[start : start + step])
-            parent = self._hash((parent, run, tuple(keys) or None))
+            parent = self._hash((parent, run, _owned(keys) or None))
             found.append(parent)
         return found
 
     def _hash(self, value: Any) -> bytes:
         return self._digest(self._write(value))
+
+
+def _owned(keys: Sequence[Sequence]) -> tuple[tuple, ...]:
+    """The same keys of objects as a server has them.
+
+    Pickle writes an object that it met before as a reference, so equal keys of shared
+    and of separate objects would differ. In vLLM the word that says what a key is, such
+    as "mm", is one object, and all else came in a message of its own.
+    """
+    return tuple((sys.intern(str(kind)), *map(_copied, rest)) for kind, *rest in keys)
+
+
+def _copied(value: Any) -> Any:
+    """An equal value of a plain type that nothing else refers to."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return bytes(bytearray(value))
+    if isinstance(value, tuple | list):
+        return tuple(map(_copied, value))
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    return value
 
 
 def as_int(block_hash: bytes) -> int:

@@ -52,15 +52,26 @@ def names_policy_file(text: str) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Makes the folder, and finds out before long work whether it takes files.
+    """Finds out before long work whether a folder will take files.
+
+    Where it does not exist the nearest one above it is tried, and nothing is made: what
+    fails later leaves no empty folder behind.
 
     Raises:
         InputError: if it does not.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; choose another folder.")
-    name = f".probe-{os.getpid()}"
-    write_atomically(folder / name, lambda path: None).unlink()
+    there = folder
+    try:
+        there = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+        if there == folder and not folder.is_dir():
+            raise InputError(f"{folder} is a file; choose another folder.")
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        why = f"{there}: " if there != folder else ""
+        raise InputError(
+            f"{folder}: {why}{error.strerror}; choose another folder."
+        ) from None
 
 
 def _umask() -> int:

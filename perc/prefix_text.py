@@ -6,7 +6,7 @@ must be there:
 
     session   a label, empty = on its own; without the column sessions are inferred
     arrival   seconds from any origin
-    answer    the text that was written, for its number of tokens
+    answer    the text that was written, for its number of tokens; empty = none
 """
 
 import os
@@ -158,7 +158,7 @@ def read_prompts(path: str, names: Names = USUAL) -> Prompts:
         prompts,
         column(names.session, _label),
         column(names.arrival, _seconds),
-        column(names.answer, _text),
+        column(names.answer, _answer),
         [at for at, _ in rows],
     )
 
@@ -190,6 +190,10 @@ def _text(path: str, at: int, name: str, value: object) -> str:
     if isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value):
         return value
     raise _wrong(path, at, name, value, "text")
+
+
+def _answer(path: str, at: int, name: str, value: object) -> str:
+    return "" if value is None else _text(path, at, name, value)
 
 
 def _label(path: str, at: int, name: str, value: object) -> str | int | None:

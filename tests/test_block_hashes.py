@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,6 +37,25 @@ def test_image_keys_stand_between_adapter_and_salt():
     keys = (("lora", "a", "/a"), image, ("cache_salt", "s"))
     assert found == hasher._hash((hasher.root, (5, 6), keys))
     assert hasher([5, 6], extra=[[]]) == hasher([5, 6])
+
+
+@pytest.mark.parametrize("algorithm", ["sha256", "sha256_cbor"])
+def test_equal_keys_have_equal_names_whoever_holds_the_objects(algorithm):
+    """Pickle tells an object met twice from two that are equal; vLLM's has but "mm"."""
+    hasher = BlockHasher(algorithm, block_tokens=2)
+    mm, image, salt = "mm", "abc", b"s" * 3
+    shared = (mm, image, 0), (mm, image, 1), ("prompt_embeds", salt, salt)
+    equal = json.loads(json.dumps([["mm", "abc", 0], ["mm", "abc", 1]]))
+    equal += [["".join(["prompt", "_embeds"]), bytes(bytearray(salt)), salt]]
+    equal[0][2] = np.int64(0)
+    twice = (shared[0],) * 2
+    again = [("mm", "abc", 0), ["mm", "ab" + "abc"[2:], 0]]
+    assert hasher([5, 6], extra=[shared]) == hasher([5, 6], extra=[equal])
+    assert hasher([5, 6], extra=[twice]) == hasher([5, 6], extra=[again])
+    path = "/a"
+    apart = "".join(["/", "a"])
+    assert hasher([5, 6], lora=(path, path)) == hasher([5, 6], lora=(path, apart))
+    assert hasher([5, 6], extra=[twice]) != hasher([5, 6], extra=[shared[:2]])
 
 
 @given(TOKENS, TOKENS, st.integers(1, 4))

@@ -1,12 +1,16 @@
 """docs/coverage.md names code and tests that exist; the demos give what they should."""
 
 import ast
+import dataclasses
 import importlib.util
 import json
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,10 +21,12 @@ from perc.model_shapes import model
 from perc.policies.lru import lru
 from perc.prefix_traces import trace_of_tokens
 from perc.roofline import roofline
-from perc.serving.metrics import Limits, latencies, meets
+from perc.serving.metrics import Limits, itl, latencies, meets
+from perc.serving.offload import LowerTier, Offload
 from perc.serving.served import Served
 from perc.serving.settings import Batching, Server
 from perc.serving.simulate import simulate
+from perc.serving.state import ITL_BINS, State, Sums, note_gap
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "docs" / "coverage.md"
@@ -159,6 +165,15 @@ def test_seeds_that_no_demo_takes(demos, monkeypatch, capsys, seed):
     assert end.value.code == 2 and "--seed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("script", ["26", "0", "x"])
+def test_scripts_that_there_are_not(demos, monkeypatch, capsys, script):
+    monkeypatch.setattr("sys.argv", ["demos.py", script])
+    with pytest.raises(SystemExit) as end:
+        demos.main()
+    told = f"{script} is no script; give numbers from 1 to 25"
+    assert end.value.code == 2 and told in capsys.readouterr().err
+
+
 ACCEPTED = {
     3: {"identical": True, "work": [24_512, 255], "ratio": pytest.approx(96.125, 1e-5)},
     4: {"tokens": 10, "injective": True},
@@ -294,6 +309,73 @@ def test_a_single_token_has_no_tpot_and_meets_any():
     single = served.made_tokens == 1
     assert single.sum() == 2 and np.array_equal(np.isnan(tpot), single)
     assert np.array_equal(meets(served, Limits(tpot_s=0.0)), single)
+
+
+def test_tokens_of_script_24_by_the_simulators_metrics():
+    """Tokens at 0.10, 0.14, 0.18 and 0.25 s after the arrival."""
+    tokens = 7.0 + np.array([0.10, 0.14, 0.18, 0.25])
+    nothing: Any = [None] * len(State._fields)
+    with jax.enable_x64(True):
+        state = State(*nothing)._replace(
+            itl_bins=jnp.zeros(ITL_BINS, jnp.int64),
+            sums=Sums(*[jnp.float64(0.0)] * len(Sums._fields)),
+        )
+        for gap_s in np.diff(tokens):
+            state = note_gap(state, gap_s, jnp.int64(1))
+    served = eight_at_once([4] * 8, "max_throughput")
+    served = dataclasses.replace(
+        served,
+        arrived_s=np.full(8, 7.0),
+        first_token_s=np.full(8, tokens[0]),
+        ended_s=np.full(8, tokens[-1]),
+        itl_counts=np.asarray(state.itl_bins),
+        totals=served.totals | {"itl_s": float(state.sums.itl_s)},
+    )
+    found, between = latencies(served), itl(served)
+    assert found["ttft_s"].tolist() == pytest.approx([0.10] * 8)
+    assert found["tpot_s"].tolist() == pytest.approx([0.05] * 8)
+    assert between.n == 3 and between.mean == pytest.approx(0.05)
+    assert between.p50 == pytest.approx(0.04, rel=0.006)  # a bin of 1 %
+    assert served.itl_counts[served.itl_counts > 0].tolist() == [2, 1]
+    near = {"ttft_s": 0.11, "tpot_s": 0.051, "e2e_s": 0.26}
+    assert meets(served, Limits(**near)).all()
+    for name in near:  # every objective, not most of them
+        assert not meets(served, Limits(**near | {name: 0.01})).any()
+
+
+@pytest.mark.parametrize("lead_s", [0.0, 0.4, 1.0, 2.0, 3.0])
+def test_prefetch_of_the_simulator_hides_its_lead(lead_s):
+    """Script 18: a request whose blocks are on a disk queues for its lead.
+
+    The server sees who came at the end of a step, so a stall is up to a step longer.
+    """
+    documents = [
+        [1000 * doc + at for at in range(16 * blocks)]
+        for doc, blocks in ((0, 12), (1, 12), (2, 12), (3, 10), (0, 12))
+    ]
+    cost = roofline(model("llama-3.1-8b"), accelerator("l4"))
+    tiers = LowerTier("cpu", 14, 0.0), LowerTier("disk", 100, 0.1, latency_s=0.5)
+    server = Server(
+        14, max_running=1, token_budget=256, offload=Offload(tiers, prefetch=True)
+    )
+
+    def last_arrives(at_s):
+        trace = trace_of_tokens(
+            documents,
+            block_tokens=16,
+            arrival_s=[0.0, 100.0, 200.0, 300.0, at_s],
+            output_tokens=[1, 1, 1, 60, 1],
+        )
+        return simulate(trace, lru(), server, cost)
+
+    transfer_s = 0.5 + 12 * 0.1
+    alone = last_arrives(400.0)
+    assert alone.below is not None
+    assert alone.below.wait_s[4] == pytest.approx(transfer_s)
+    found = last_arrives(alone.ended_s[3] - lead_s)
+    assert found.below is not None and found.below.loaded_blocks[4] == 12
+    late = found.below.wait_s[4] - max(0.0, transfer_s - lead_s)
+    assert -1e-9 <= late < 0.07 and (late <= 1e-9 or 0 < lead_s < transfer_s)
 
 
 def test_a_copy_stalls_for_what_its_lead_does_not_hide(demos):

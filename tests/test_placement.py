@@ -152,6 +152,18 @@ def test_published_choice():
         published.place(links, rooms, 1, preferred=3)
 
 
+def test_a_gpu_without_blocks_has_no_share_of_room():
+    assert published.place({}, [Room(0, 0)], 0) == 0
+    assert published.place({}, [Room(0, 0), Room(4, 1)], 0) == 1
+    for rooms, blocks, said in (
+        ([Room(4, 4)], -1, "blocks is -1"),
+        ([Room(4, 5)], 1, "GPU 0: free_blocks is 5"),
+        ([Room(4, 1), Room(-1, 0)], 1, "GPU 1: total_blocks is -1"),
+    ):
+        with pytest.raises(InputError, match=said):
+            published.place({}, rooms, blocks)
+
+
 @given(
     st.lists(
         st.builds(Room, st.just(8), st.integers(0, 8), st.integers(0, 30)),

@@ -478,17 +478,24 @@ def _seed(text: str) -> int:
     return seed
 
 
+def _script(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= len(DEMOS):
+        raise argparse.ArgumentTypeError(
+            f"{text} is no script; give numbers from 1 to {len(DEMOS)}"
+        )
+    return int(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    numbers = range(1, len(DEMOS) + 1)
-    parser.add_argument("scripts", nargs="*", type=int, choices=[[], *numbers])
+    parser.add_argument("scripts", nargs="*", type=_script)
     parser.add_argument("--seed", type=_seed, default=0)
     parser.add_argument("--lines", action="store_true", help="of script 4")
     given = parser.parse_args()
     if given.lines:
         print("\n".join(layout_lines()))
         return
-    for number in given.scripts or numbers:
+    for number in given.scripts or range(1, len(DEMOS) + 1):
         print(json.dumps(run(number, given.seed), allow_nan=False))
 
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from perc.attention.multihead import weights
-from perc.errors import InputError
+from perc.errors import InputError, check_whole
 
 
 class HeavyCache(NamedTuple):
@@ -78,8 +78,12 @@ def step_heavy(
 
     Returns:
         The cache, and the output [H, D].
+
+    Raises:
+        InputError: if R is not from 1 to B.
     """
     budget, heads = cache.position.shape
+    check_whole("a cache of heavy hitters", "recent", recent, 1, budget)
     slot, every = _slot(cache, recent), jnp.arange(heads)
     cache = cache._replace(
         keys=cache.keys.at[slot, every].set(key.astype(cache.keys.dtype)),
@@ -114,7 +118,11 @@ def run_heavy(
     budget: int,
     recent: int,
 ) -> Run:
-    """A text [T, H, D] and [T, G, D], token by token; `recent == budget`: a window."""
+    """A text [T, H, D] and [T, G, D], token by token; `recent == budget`: a window.
+
+    Raises:
+        InputError: if the budget is not 1 or more, or `recent` not from 1 to it.
+    """
     cache = empty_heavy(budget, *keys.shape[1:])
 
     def serve(cache, token):

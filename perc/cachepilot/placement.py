@@ -11,7 +11,7 @@ seconds of the copy instead.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from perc.errors import InputError, check_whole
+from perc.errors import INT32_MAX, InputError, check_whole
 
 PCIE_GBIT_PER_S = 32.0  # of a pair without a link
 LOCAL_SCORE = 1e9
@@ -42,12 +42,16 @@ def scores(
         preferred: GPU that it was on.
 
     Raises:
-        InputError: for a preferred GPU that there is not.
+        InputError: for a preferred GPU that there is not, or numbers of blocks that
+            cannot be.
     """
+    check_whole("placement", "blocks", blocks, 0, INT32_MAX)
     if preferred is not None:
         check_whole("placement", "preferred", preferred, 0, len(rooms) - 1)
     found = {}
     for at, room in enumerate(rooms):
+        check_whole(f"GPU {at}", "total_blocks", room.total_blocks, 0, INT32_MAX)
+        check_whole(f"GPU {at}", "free_blocks", room.free_blocks, 0, room.total_blocks)
         if room.free_blocks < blocks:
             continue
         if at == preferred:
@@ -57,7 +61,7 @@ def scores(
         if preferred is not None:
             back = links.get((at, preferred), PCIE_GBIT_PER_S)
             way = links.get((preferred, at), back)
-        share = room.free_blocks / room.total_blocks
+        share = room.free_blocks / max(room.total_blocks, 1)
         found[at] = way + ROOM_WEIGHT * share - SESSION_WEIGHT * room.sessions
     return found
 

@@ -124,7 +124,9 @@ class Server:
         self.machine, self.rules, self.cost = machine, rules, cost
         draws = Random(seed)
         self.key: Key = (
-            (lambda _: draws.random()) if policy == "random" else order_of(policy)
+            (lambda _: draws.random())
+            if policy == "random"
+            else order_of(policy, "random")
         )
         self.free, self.now, self.last_s = machine.blocks, 0.0, 0.0
         self.active: list[_Running] = []  # in the order of admission

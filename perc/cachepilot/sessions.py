@@ -65,15 +65,19 @@ ORDERS: dict[str, Key] = {
 ALIASES = {"priority": "shortest"}  # its name for it; requests have no priorities
 
 
-def order_of(name: str) -> Key:
+def order_of(name: str, *others: str) -> Key:
     """The key whose least leaves first; ties leave in the order of admission.
+
+    Args:
+        name: of `ORDERS` or `ALIASES`.
+        others: names that the caller knows besides, to be told if this one is unknown.
 
     Raises:
         InputError: for an unknown name. CachePilot takes PERC then.
     """
     known = ALIASES.get(name, name)
     if known not in ORDERS:
-        names = ", ".join([*ORDERS, *ALIASES])
+        names = ", ".join([*ORDERS, *ALIASES, *others])
         raise InputError(f"no session policy {name!r}; there are {names}.")
     return ORDERS[known]
 

@@ -6,6 +6,7 @@ import warnings
 from importlib.metadata import version
 
 from perc.errors import InputError, TraceWarning
+from perc.printable import printable
 
 FAILED, INPUT_ERROR, INTERRUPTED = 1, 2, 130
 NATIVE_LOOPS = "xla_cpu_small_while_loop_byte_threshold=1000000"
@@ -24,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         _dispatch(words)
         sys.stdout.flush()
     except InputError as error:
-        print(f"perc: {error}", file=sys.stderr)
+        print(printable(f"perc: {error}", keep="\n"), file=sys.stderr)
         sys.exit(INPUT_ERROR)
     except MemoryError:
         print("perc: not enough memory; use a part of the trace", file=sys.stderr)
@@ -140,4 +141,4 @@ def _make() -> None:
 
 def _show_note(message, category, filename, lineno, file=None, line=None) -> None:
     prefix = "" if category is TraceWarning else f"{category.__name__}: "
-    print(f"note: {prefix}{message}", file=sys.stderr)
+    print(printable(f"note: {prefix}{message}", keep="\n"), file=sys.stderr)

@@ -117,11 +117,10 @@ def _shape(model: str | None, config: Path | None) -> "ModelShape | None":
 
 
 def _print(found: "Recommendation") -> None:
-    from rich.console import Console
-
     from perc.advice_report import command_line
+    from perc.report.console import plain_console
 
-    console = Console(highlight=False, markup=False, soft_wrap=False)
+    console = plain_console()
 
     def say(text: str = "", style: str | None = None) -> None:
         console.print(text, style=style, markup=False)

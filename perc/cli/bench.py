@@ -2,13 +2,27 @@
 
 import json as json_module
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from perc.errors import InputError, check_whole
+from perc.cli.estimated import (
+    ESTIMABLE,
+    MEMORY,
+    REQUESTS,
+    Memory,
+    Published,
+    Requests,
+    Variant,
+    names_of,
+    plain,
+    seeds_of,
+    tell,
+    tell_estimates,
+)
+from perc.cli.unused import changed, refuse
+from perc.errors import InputError
 
 if TYPE_CHECKING:
     from perc.cachepilot.reference import Machine
@@ -18,12 +32,25 @@ if TYPE_CHECKING:
 Experiment = Literal["sessions", "blocks"]
 Mode = Literal["realised", "estimated", "thrash"]
 SHAPE = "llama-2-7b"  # 524,288 bytes a token, which is what CachePilot's blocks hold
-ORDERS = "perc,lru,priority,mru,largest,random"
-ESTIMATED = (
-    "ESTIMATED by PERC's own formula, on its own numbers: nothing was computed again. "
-    "Arrival times change nothing, so neither do rate and spike. No result of perc; "
-    "see docs/cachepilot.md."
+ORDERS = f"{ESTIMABLE},random"
+TIMED = (
+    "--rate",
+    "--spike-at",
+    "--spike-multiplier",
+    "--batch",
+    "--admission",
+    "--card",
 )
+IDLE = {  # flags that change nothing, by mode
+    "realised": ("--variant",),
+    "estimated": TIMED,
+    "thrash": ("--variant", *TIMED),
+}
+REMEDY = {
+    "realised": "leave it out, or take --mode estimated",
+    "estimated": "leave it out, or take --mode realised",
+    "thrash": "leave it out, or take another --mode",
+}
 THRASH = (
     "Realised at 0.002 s a token, of sessions that drive each other out all the time: "
     "no server would admit so many."
@@ -35,12 +62,9 @@ EVICTOR = (
 
 
 @dataclass(frozen=True)
-class Requests:
-    """What comes."""
+class Times:
+    """When they come, of mode realised: the other engines know no arrivals."""
 
-    workload: str = "mixed"
-    """chat, code, summarize, longctx, or mixed."""
-    requests: int = 300
     rate: Annotated[float, arg(metavar="PER_S")] = 10.0
     """Arrivals."""
     spike_at: Annotated[int | None, arg(metavar="REQUEST")] = None
@@ -49,21 +73,7 @@ class Requests:
     """So many times."""
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Where it goes."""
-
-    vram_gib: float = 24.0
-    """Memory of the card."""
-    pinned_share: float = 0.35
-    """Of the memory, for weights."""
-    concurrent: int = 32
-    """Sessions at once; the published table has 48."""
-    kv: str = "fp16"
-    """Format of the cache: fp16, int8, fp8."""
-
-
-REQUESTS, MEMORY = Requests(), Memory()
+TIMES = Times()
 
 
 def bench(
@@ -71,10 +81,9 @@ def bench(
     *,
     mode: Mode = "realised",
     policies: Annotated[str, arg(metavar="NAMES")] = ORDERS,
-    variant: Annotated[
-        Literal["classic", "seeded"] | None, arg(metavar="classic|seeded")
-    ] = None,
+    variant: Variant = None,
     traffic: OmitArgPrefixes[Requests] = REQUESTS,
+    times: OmitArgPrefixes[Times] = TIMES,
     memory: OmitArgPrefixes[Memory] = MEMORY,
     batch: Annotated[str | None, arg(metavar="MODE")] = None,
     admission: Annotated[str | None, arg(metavar="fits|evict")] = None,
@@ -94,6 +103,7 @@ def bench(
             random in mode realised.
         variant: of mode estimated: its first commit, the default, or its last.
         traffic: what comes.
+        times: when it comes, of mode realised.
         memory: where it goes.
         batch: of mode realised: adaptive, the default; max_throughput; low_latency.
         admission: of mode realised: newcomers wait until they fit, the default, or
@@ -111,53 +121,49 @@ def bench(
     from perc.cachepilot.reference import Machine
     from perc.cachepilot.workloads import Traffic
 
-    many = seeds if seeds is not None else 10 if _realised(experiment, mode) else 1
-    check_whole("bench", "seeds", many, 1, 1000)
-    each = list(range(seed, seed + many))
-    only = {"--batch": batch, "--admission": admission, "--card": card}
-    if not _realised(experiment, mode):
-        _refuse(only, f"{experiment} in mode {mode}")
-    if mode != "estimated" or experiment == "blocks":
-        _refuse({"--variant": variant}, f"{experiment} in mode {mode}")
+    realised = experiment == "sessions" and mode == "realised"
+    each = seeds_of(seed, seeds if seeds is not None else 10 if realised else 1)
+    given = {
+        "mode": mode,
+        "policies": policies,
+        "variant": variant,
+        "traffic": traffic,
+        "times": times,
+        "memory": memory,
+        "batch": batch,
+        "admission": admission,
+        "card": card,
+    }
+    _refuse_idle(experiment, mode, changed(bench, given), times)
     if experiment == "blocks":
-        if traffic != REQUESTS or memory != MEMORY or policies != ORDERS:
-            raise InputError("perc bench blocks takes --seed, --seeds and --json only.")
-        _tell(*_blocks(each), EVICTOR, json)
+        tell(*_blocks(each), EVICTOR, json)
         return
-    names = [word.strip() for word in policies.split(",") if word.strip()]
-    if not names:
-        raise InputError(f"--policies {policies!r}: give such as perc,lru.")
-    if policies == ORDERS and mode != "realised":
-        names.remove("random")
-    come = Traffic(
-        traffic.workload,
-        traffic.requests,
-        traffic.rate,
-        traffic.spike_at,
-        traffic.spike_multiplier,
-    )
-    machine = Machine(
-        memory.vram_gib, memory.pinned_share, memory.concurrent, memory.kv
-    )
-    if mode == "realised":
+    if policies == ORDERS and not realised:
+        policies = ESTIMABLE
+    if mode == "estimated":
+        asked = Published(mode, traffic, memory, variant, seed, len(each))
+        tell_estimates(policies, asked, as_json=json)
+        return
+    names = names_of(policies)
+    come = Traffic(traffic.workload, traffic.requests, *asdict(times).values())
+    machine = Machine(*asdict(memory).values())
+    if realised:
         _compare(names, come, machine, batch, admission, card, each, json)
-    elif mode == "estimated":
-        found = _estimates(names, come, machine, variant or "classic", each)
-        _tell(*found, ESTIMATED, json)
     else:
-        _tell(*_thrash(names, come, machine, each), THRASH, json)
+        tell(*_thrash(names, come, machine, each), THRASH, json)
 
 
-def _realised(experiment: Experiment, mode: Mode) -> bool:
-    return experiment == "sessions" and mode == "realised"
-
-
-def _refuse(given: dict[str, Any], where: str) -> None:
-    for flag, value in given.items():
-        if value is not None:
-            raise InputError(
-                f"{flag} {value} changes nothing for {where}; leave it out."
-            )
+def _refuse_idle(experiment, mode: str, given: dict[str, Any], times: Times) -> None:
+    """Refuses what would change nothing in the experiment and its mode."""
+    if experiment == "blocks":
+        refuse(given, "perc bench blocks, which takes --seed, --seeds and --json only")
+        return
+    refuse(given, f"mode {mode}", idle=IDLE[mode], remedy=REMEDY[mode])
+    if times.spike_at is None and "--spike-multiplier" in given:
+        raise InputError(
+            f"--spike-multiplier {times.spike_multiplier:g} without --spike-at changes "
+            "nothing; give --spike-at as well."
+        )
 
 
 def _blocks(seeds: list[int]):
@@ -166,18 +172,6 @@ def _blocks(seeds: list[int]):
 
     rows = [(seed, row) for seed in seeds for row in benchmark(seed=seed)]
     return evictor_table, rows
-
-
-def _estimates(names, traffic: "Traffic", machine: "Machine", variant, seeds):
-    from perc.cachepilot.reference import estimate
-    from perc.cachepilot.tables import estimated_table
-
-    rows = [
-        (seed, estimate(name, traffic, machine, variant=variant, seed=seed))
-        for seed in seeds
-        for name in names
-    ]
-    return estimated_table, rows
 
 
 def _thrash(names, traffic: "Traffic", machine: "Machine", seeds):
@@ -192,26 +186,6 @@ def _thrash(names, traffic: "Traffic", machine: "Machine", seeds):
     return thrashed_table, rows
 
 
-def _tell(
-    table: Callable, rows: list[tuple[int, Any]], note: str, as_json: bool
-) -> None:
-    """The table and what it is worth, or both as JSON."""
-    from rich.console import Console
-
-    if as_json:
-        plain = [{"seed": seed} | _plain(asdict(row)) for seed, row in rows]
-        print(json_module.dumps({"note": note, "rows": plain}, allow_nan=False))
-        return
-    console = Console(highlight=False, markup=False)
-    console.print(table(rows))
-    console.print(note, style="dim", markup=False)
-
-
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """Without the lists of samples."""
-    return {key: value for key, value in row.items() if not isinstance(value, list)}
-
-
 def _clock(card: str) -> "Clock":
     from perc.cachepilot.serving import clock
     from perc.hardware import accelerator
@@ -222,12 +196,11 @@ def _clock(card: str) -> "Clock":
 
 
 def _compare(names, traffic, machine, batch, admission, card, seeds, as_json) -> None:
-    from rich.console import Console
-
     from perc.cachepilot.compare import MEASURES, compare, verdicts
     from perc.cachepilot.serving import Rules
     from perc.cachepilot.tables import compared_table
     from perc.cli.progress import progress_bar
+    from perc.report.console import plain_console
 
     rules = Rules(batch or "adaptive", admission or "fits")
     with progress_bar("serving") as progress:
@@ -245,14 +218,14 @@ def _compare(names, traffic, machine, batch, admission, card, seeds, as_json) ->
         rows = [
             {"policy": name, "seed": seed}
             | {key: read(run) for key, read in MEASURES.items()}
-            | _plain(asdict(run))
+            | plain(run)
             for name in found.policies
             for seed, run in zip(found.seeds, found.runs[name], strict=True)
         ]
         about = {"equal_work": found.equal_work, "verdicts": said, "rows": rows}
         print(json_module.dumps(about, allow_nan=False))
     else:
-        console = Console(highlight=False, markup=False)
+        console = plain_console()
         console.print(compared_table(found))
         for sentence in said:
             console.print(sentence, markup=False)

@@ -15,8 +15,7 @@ def compare_two_runs(folders: Sequence[str]) -> None:
     Raises:
         InputError: if these are not two runs that can be compared.
     """
-    from rich.console import Console
-
+    from perc.report.console import plain_console
     from perc.report.page.folders import read_run
     from perc.report.regression import changes_table, compare_runs, words_of
 
@@ -33,7 +32,7 @@ def compare_two_runs(folders: Sequence[str]) -> None:
         )
     old, new = (read_run(Path(folder)) for folder in folders)
     found = compare_runs(old, new)
-    console = Console(markup=False)
+    console = plain_console(highlight=True)
     console.print(changes_table(found))
     for sentence in words_of(found):
         console.print(sentence, markup=False, highlight=False)

@@ -4,13 +4,15 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from perc.cli.changes import compare_two_runs
+from perc.cli.estimated import ESTIMABLE, PUBLISHED, Published, tell_estimates
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 from perc.cli.rules import NO_RULES, Ruling, compare_with_rules, refuse_without_rules
+from perc.cli.unused import changed, refuse
 from perc.cli.why import causes, print_json
 from perc.compare import DEFAULT_POLICIES
 from perc.errors import InputError
@@ -43,6 +45,7 @@ def compare(
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
     ruling: OmitArgPrefixes[Ruling] = NO_RULES,
     loading: OmitArgPrefixes[Loading] = AS_IT_COMES,
+    published: OmitArgPrefixes[Published] = PUBLISHED,
 ) -> None:
     """Compare eviction policies on a trace: what each hits, how far from the bound.
 
@@ -60,6 +63,7 @@ def compare(
         out: for run.json, results.parquet and the miss-ratio curves.
         ruling: retention rules to compare with.
         loading: how to read the trace.
+        published: CachePilot's experiment instead of a trace.
 
     Raises:
         InputError: if the trace or a flag is not as it must be.
@@ -70,9 +74,22 @@ def compare(
     from perc.cli.progress import progress_bar
     from perc.files import check_writable
 
+    given = {"capacities": capacities, "warmup": warmup, "why": why}
+    given |= {"why_by": why_by, "out": out, "ruling": ruling, "loading": loading}
+    if published.mode == "estimated":
+        _refuse_replayed(traces, changed(compare, given))
+        named = ESTIMABLE if policies == ",".join(DEFAULT_POLICIES) else policies
+        return tell_estimates(named, published, as_json=json)
+    refuse(
+        changed(compare, {"published": published}),
+        "a replayed trace",
+        remedy="leave it out, or take --mode estimated",
+    )
     if len(traces) > 1:
         if out is not None:
             raise InputError("--out does not go with two runs: redirect the table.")
+        given |= {"policies": policies, "json": json}
+        refuse(changed(compare, given), "two runs, which tell what they replayed")
         return compare_two_runs(traces)
     trace = traces[0] if traces else None
     began = time.perf_counter()
@@ -135,6 +152,15 @@ def compare(
     print(f"done in {time.perf_counter() - began:.1f} s", file=sys.stderr)
 
 
+def _refuse_replayed(traces: tuple[str, ...], given: dict[str, Any]) -> None:
+    where = "--mode estimated, which makes CachePilot's own traffic"
+    if traces:
+        raise InputError(
+            f"{traces[0]}: not read in {where}; leave it out, or take --mode replay."
+        )
+    refuse(given, where, remedy="leave it out, or take --mode replay")
+
+
 def _command(
     trace: str | None,
     policies: str | None,
@@ -187,13 +213,12 @@ def _say_notes(trace: "Trace", result: "Comparison") -> None:
 def _print_table(
     result: "Comparison", misses: "Attribution | None", *, embedded: bool
 ) -> None:
-    from rich.console import Console
-
+    from perc.report.console import plain_console
     from perc.report.miss_table import print_misses
     from perc.report.tables import comparison_table
     from perc.report.verdict import verdict
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     trace = result.trace
     console.print(
         f"{trace['source']}: {trace['requests']:,} requests, "

@@ -82,10 +82,9 @@ def curve(
 
 
 def _print_estimates(traffic, chosen, sizes, rate, share, as_json) -> None:
-    from rich.console import Console
-
     from perc.capacities import in_blocks
     from perc.metrics import warmup_requests
+    from perc.report.console import plain_console
     from perc.report.tables import estimate_table
     from perc.sampling import SAMPLES, estimate
 
@@ -103,15 +102,14 @@ def _print_estimates(traffic, chosen, sizes, rate, share, as_json) -> None:
         about = f"{SAMPLES} disjoint samples, each {rate} of the blocks"
         print(json_module.dumps({"definitions": {"sample": about}, "rows": rows}))
         return
-    Console(highlight=False, markup=False).print(estimate_table(blocks, found))
+    plain_console().print(estimate_table(blocks, found))
 
 
 def _print_table(result: "Comparison") -> None:
-    from rich.console import Console
-
+    from perc.report.console import plain_console
     from perc.report.tables import curve_table
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(curve_table(result))
     for name in ("semantics", "counted"):
         console.print(f"{name}: {result.definitions[name]}", style="dim", markup=False)

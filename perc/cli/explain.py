@@ -144,11 +144,10 @@ def _seen_note(seen: int, trace: "Trace", warmup: float) -> str:
 
 
 def _print(found: "Explanation") -> None:
-    from rich.console import Console
-
     from perc.report import explain_tables as tables
+    from perc.report.console import plain_console
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(
         f"{found.trace['source']}: {found.trace['requests']:,} requests, "
         f"{found.trace['distinct_blocks']:,} distinct blocks.",

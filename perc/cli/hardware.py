@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from perc.cli.unused import changed, refuse
+
 if TYPE_CHECKING:
     from perc.deployment import CostReport
 
@@ -43,16 +45,21 @@ def hardware(
         mbu: share of the memory bandwidth that is reached.
         usd_per_hour: prices of single cards, such as h100=2.49,l4=0.8, instead of the
             catalogue's.
-        links: list the links instead.
+        links: list the links instead; takes --json only.
         json: print one JSON object instead of the table.
 
     Raises:
-        InputError: if a name is unknown or a number is not as it must be.
+        InputError: if a name is unknown, a number is not as it must be, or a flag would
+            change nothing.
     """
     from perc.hardware import ACCELERATORS
     from perc.model_shapes import model as named
 
     if links:
+        given = {"model": model, "sort": sort, "tp": tp, "context": context, "kv": kv}
+        given |= {"weights": weights, "utilisation": utilisation, "mfu": mfu}
+        given |= {"activations": activations, "mbu": mbu, "usd_per_hour": usd_per_hour}
+        refuse(changed(hardware, given), "--links, which takes --json only")
         _links(json)
         return
     prices, shape = _prices(usd_per_hour), named(model)

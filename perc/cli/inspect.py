@@ -32,16 +32,15 @@ def inspect_trace(
     if json:
         print(json_module.dumps(facts, allow_nan=False))
         return
-    from rich.console import Console
+    from perc.report.console import plain_console
 
-    console = Console(markup=False)
+    console = plain_console(highlight=True)
     for title, rows in _tables(facts):
         console.print(title, markup=False, highlight=False)
         console.print(_table(rows))
 
 
 def _table(rows: list[tuple[str, ...]]):
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(show_header=False)
@@ -49,7 +48,7 @@ def _table(rows: list[tuple[str, ...]]):
     for _ in range(max(len(row) for row in rows) - 1):
         table.add_column(justify="right")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     return table
 
 

@@ -6,10 +6,19 @@ from typing import Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from perc.cli.unused import changed, refuse
 from perc.errors import InputError
 from perc.lab.scenario import DOCS, GPU, PASSES, TOKENS, Scenario
 
 Experiment = Literal["scenario", "cliff", "cpu-cliff", "summarize"]
+SECONDS = ("--model", "--card", "--host-link")
+MODEL = "give --model as well, such as qwen2.5-1.5b"
+IDLE = {  # flags that change nothing, by experiment; None = all
+    "scenario": ("--scan",),
+    "cliff": ("--gpu", "--block", *SECONDS),
+    "cpu-cliff": ("--cpu", "--block", *SECONDS),
+    "summarize": None,
+}
 
 
 def lab(
@@ -26,7 +35,7 @@ def lab(
     block: Annotated[int | None, arg(metavar="TOKENS")] = None,
     scan: Annotated[str | None, arg(metavar="TOKENS")] = None,
     model: Annotated[str | None, arg(metavar="NAME")] = None,
-    card: Annotated[str, arg(metavar="NAME")] = "a100",
+    card: Annotated[str | None, arg(metavar="NAME")] = None,
     host_link: Annotated[str | None, arg(metavar="LINK")] = None,
 ) -> None:
     """Read documents in passes through a GPU's cache and host memory; prints JSON.
@@ -46,16 +55,24 @@ def lab(
         block: read documents in blocks, so that the head of one counts (lru).
         scan: capacities of a cliff, such as 30065,30066.
         model: tell seconds too, of this model, such as qwen2.5-1.5b.
-        card: the accelerator that they are of.
+        card: the accelerator that they are of; a100 by default.
         host_link: between the two tiers; by default the card's.
 
     Raises:
-        InputError: if a word, a number or a file is not as it must be.
+        InputError: if a word, a number or a file is not as it must be, or a flag would
+            change nothing.
     """
     from perc.files import write_atomically
     from perc.lab.scenario import CPU_SCAN, GPU_SCAN, cliff, cpu_cliff
     from perc.lab.summarize import summarize_file
 
+    given = {"gpu": gpu, "cpu": cpu, "docs": docs, "tokens": tokens, "passes": passes}
+    given |= {"exclusive": exclusive, "policy": policy, "block": block, "scan": scan}
+    given |= {"model": model, "card": card, "host_link": host_link}
+    typed = changed(lab, given)
+    refuse(typed, f"perc lab {experiment}", idle=IDLE[experiment])
+    if model is None:
+        refuse(typed, "a lab without seconds", idle=SECONDS[1:], remedy=MODEL)
     if experiment == "summarize":
         source, target = _two(files)
         found = summarize_file(source)
@@ -95,7 +112,7 @@ def _passes(at: Scenario, block, model, card, host_link) -> dict:
         from perc.hardware import accelerator
         from perc.model_shapes import model as shape
 
-        timed = clock(shape(model), accelerator(card), host_link)
+        timed = clock(shape(model), accelerator(card or "a100"), host_link)
         for row, one in zip(found, reads, strict=True):
             row["ttft_s"] = seconds_of(one, at, timed)
     return {"passes": found}

@@ -6,10 +6,10 @@ import inspect
 def list_policies() -> None:
     """List the policies: what each keeps, its parameters and their defaults."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from perc.policies.registry import registry
+    from perc.report.console import plain_console
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("policy", "keeps", "parameters"):
@@ -22,7 +22,7 @@ def list_policies() -> None:
             doc.splitlines()[0],
             "\n".join(f"{p.name}={p.default}" for p in parameters),
         )
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(table)
     console.print(
         "--policies perc_decay:tau_s=60 sets a parameter; --policies mine.npz takes a "

@@ -33,14 +33,13 @@ def _command(name: str, generator: Callable[..., "Trace"]) -> Callable[..., None
     """The generator with `out`: same parameters, same help, writes what it makes."""
 
     def command(*, out: Path, **params: Any) -> None:
-        from rich.console import Console
-
+        from perc.report.console import plain_console
         from perc.traces import check_target, save
 
         check_target(out)
         trace = generator(**params)
         save(trace, out)
-        Console().print(_summary(trace, out), highlight=False, markup=False)
+        plain_console().print(_summary(trace, out))
 
     signature = inspect.signature(generator)
     path = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, annotation=Path)

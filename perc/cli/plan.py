@@ -110,12 +110,11 @@ FEW_SESSIONS = 30  # below it, resampling says too little about other sessions
 
 
 def _print(plan: "Plan") -> None:
-    from rich.console import Console
-
     from perc.report.break_even_table import break_even_table, returns_sentence
+    from perc.report.console import plain_console
     from perc.report.plan_tables import curve_table, needs_table, sentences
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     trace = plan.trace
     console.print(
         f"{trace['source']}: {trace['requests']:,} requests of {trace['sessions']:,} "

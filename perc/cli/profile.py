@@ -99,10 +99,12 @@ def _check(
     limit: int | None,
     tokenizer: Path | None,
 ) -> None:
-    """Refuses what would change nothing."""
-    from perc.errors import InputError
+    """Refuses what would change nothing, and a limit that is none."""
+    from perc.errors import INT32_MAX, InputError, check_whole
     from perc.profile_presets import preset
 
+    if limit is not None:
+        check_whole("profile", "--limit", limit, 1, INT32_MAX)
     if file.startswith(PRESET):
         preset(file.removeprefix(PRESET))
         if out is None:

@@ -142,12 +142,11 @@ def _print_check(ruling: Ruling, rules: "Rules", trace: "Trace | None") -> None:
 
 
 def _print_tables(result: "RuleComparison", misses: "Attribution | None") -> None:
-    from rich.console import Console
-
+    from perc.report.console import plain_console
     from perc.report.miss_table import print_misses
     from perc.retention.tables import class_tables, rules_table, verdict
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     trace = result.trace
     console.print(
         f"{trace['source']}: {trace['requests']:,} requests, "

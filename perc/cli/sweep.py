@@ -124,12 +124,11 @@ def _pace_since_now() -> Callable[[int, int], str]:
 
 
 def _print(table: "pl.DataFrame", grid: "Grid", count: int, out: Path) -> None:
-    from rich.console import Console
-
     from perc.report.best import best_configurations
+    from perc.report.console import plain_console
     from perc.sweep_store import RESULTS
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     console.print(
         f"{count:,} configurations at {len(grid.capacities):,} capacities: "
         f"{len(table):,} rows",

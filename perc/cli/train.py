@@ -261,8 +261,7 @@ def _say(
     following: str,
     as_json: bool,
 ) -> None:
-    from rich.console import Console
-
+    from perc.report.console import plain_console
     from perc.report.learned_verdict import won_or_lost
     from perc.report.tables import comparison_table
 
@@ -281,7 +280,7 @@ def _say(
         }
         print(json_module.dumps(found, allow_nan=False))
         return
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     score = about["held_out_score"]
     shown = "" if score is None else f", held-out score {score:.4f}"
     console.print(

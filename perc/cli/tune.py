@@ -134,11 +134,10 @@ def _say_notes(tuning: "Tuning") -> None:
 
 
 def _print(tuning: "Tuning", path: str, capacities: str, train: float) -> None:
-    from rich.console import Console
-
+    from perc.report.console import plain_console
     from perc.report.tune_tables import sentences, tuning_table
 
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     rounds = ", then ".join(
         f"{rung.configurations:,} on {rung.requests:,}" for rung in tuning.rungs
     )

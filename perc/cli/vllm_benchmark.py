@@ -255,9 +255,8 @@ def _of_prompts(trial: Trial) -> list[dict[str, Any]]:
 def _show(
     job: dict[str, Any], table: "pl.DataFrame", *, as_json: bool, out: Path | None
 ) -> None:
-    from rich.console import Console
-
     from perc.files import check_writable, write_atomically
+    from perc.report.console import plain_console
     from perc.report.trial_tables import sentences, trials_table
 
     said = sentences(table)
@@ -271,7 +270,7 @@ def _show(
     if as_json:
         print(json_module.dumps(about | {"rows": table.to_dicts()}))
         return
-    console = Console(markup=False)
+    console = plain_console(highlight=True)
     console.print(trials_table(table))
     for sentence in said:
         console.print(sentence, markup=False, highlight=False)

@@ -4,6 +4,8 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.table import Table
 
+from perc.report.console import plain_console
+
 FAR = 10_000  # columns, more than any table has
 
 
@@ -18,10 +20,10 @@ def wide_console(*tables: Table) -> Console:
         >>> wide_console(table).width
         2004
     """
-    console = Console(highlight=False, markup=False)
+    console = plain_console()
     room = console.options.update(width=FAR)
     need = max(console.measure(table, options=room).maximum for table in tables)
-    return Console(highlight=False, markup=False, width=max(need, console.width))
+    return plain_console(width=max(need, console.width))
 
 
 def print_table(console: Console, table: Table) -> None:

@@ -42,7 +42,7 @@ def query(
     Args:
         prompt: all of the text.
         parameters: whatever changes the answer: model, temperature, tools. Plain JSON
-            values; the order of keys does not count.
+            values under names that are strings; their order does not count.
         embed: None: exact hits only.
         tokens: of the prompt; None: its words, which is enough to rank by.
 
@@ -60,8 +60,9 @@ def query(
         told = json.dumps(
             given, sort_keys=True, separators=(",", ":"), allow_nan=False
         ).encode()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"parameters {parameters!r}: {error}; give JSON.") from None
+    _check_names(given)
     text = prompt.encode("utf-8", "surrogatepass")
     # The length keeps a parameter's end apart from the prompt's beginning.
     whole = len(told).to_bytes(8, "big") + told + text
@@ -98,6 +99,21 @@ def ngrams(texts: Sequence[str], size: int = 512) -> np.ndarray:
             gram = padded[i : i + GRAM].encode("utf-8", "surrogatepass")
             row[zlib.crc32(gram) % size] += 1
     return counts
+
+
+def _check_names(value: Any) -> None:
+    """Python writes {1: 0} as {"1": 0}; in JSON only the latter is an object."""
+    if isinstance(value, dict):
+        for name in value:
+            if not isinstance(name, str):
+                raise InputError(
+                    f"parameters: a name is {name!r}, must be a string; give "
+                    f"{str(name)!r} if that is meant."
+                )
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            _check_names(part)
 
 
 def _words(data: bytes) -> np.ndarray:

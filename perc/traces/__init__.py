@@ -72,7 +72,7 @@ def load(
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Finds out before long work whether `save` can write there; makes its folder.
+    """Finds out before long work whether `save` can write there; makes no folder.
 
     Raises:
         InputError: if it cannot.

@@ -66,3 +66,7 @@ def test_with_room_for_all_it_is_full_attention():
 def test_bad_sizes():
     with pytest.raises(InputError, match="every size is 1 or more"):
         empty_heavy(0, 1, 2)
+    q, k, v = qkv(0, 5, 2, 1, 4)
+    for recent in (0, -1, 5):
+        with pytest.raises(InputError, match=f"recent is {recent}, must .* 1 to 4"):
+            run_heavy(q, k, v, budget=4, recent=recent)

@@ -27,6 +27,31 @@ def test_missing_file(refused, tmp_path):
     assert "gone.jsonl" in said.err and "check the path" in said.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "gone.jsonl", "--out", "new/run"),
+        ("simulate", "gone.jsonl", "--out", "new/run"),
+        ("convert", "gone.jsonl", "new/x.parquet"),
+        ("trace-from-prompts", "gone", "--tokenizer", "t", "--out", "new/x.parquet"),
+        ("train", "gone.jsonl", "--out", "new/x.npz"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_no_folder_is_left_by_what_fails(refused, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    refused(*words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_places_that_take_no_file(refused, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for out, why in ((file, "is a file"), (file / "x" / "y", "Not a directory")):
+        said = refused("compare", "gone.jsonl", "--out", out).err
+        assert f"{out}" in said and why in said and "choose another folder" in said
+
+
 def test_missing_result_of_a_job(refused, tmp_path):
     said = refused("show-job", tmp_path / "gone.json")
     assert "gone.json: No such file or directory; check the path." in said.err

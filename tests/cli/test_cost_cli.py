@@ -242,6 +242,8 @@ def test_the_links(perc):
         (("--sort", "colour"), "colour"),
         (("--context", 99999999999), "perc: deployment: context is 99999999999"),
         (("--kv", "fp7"), "there are fp16"),
+        (("--links", "--sort", "price"), "--sort price changes nothing for --links"),
+        (("--links", "--usd-per-hour", "h100=1"), "changes nothing for --links"),
     ],
 )
 def test_bad_input_to_the_scorecard(refused, words, answer):

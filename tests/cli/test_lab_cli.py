@@ -40,6 +40,9 @@ def test_blocks_and_seconds(perc):
     timed = printed(perc("lab", "--cpu", 56000, "--model", "qwen2.5-1.5b"))["passes"]
     assert [len(row.pop("ttft_s")) for row in timed] == [10, 10, 10]
     assert timed == plain
+    with_host = ("lab", "--cpu", 56000, "--model", "qwen2.5-1.5b")
+    for words in (("--card", "h100"), ("--host-link", "pcie3")):
+        assert printed(perc(*with_host, *words)) != printed(perc(*with_host))
     cut = printed(perc("lab", "--block", 16))["passes"][2]
     assert cut["documents"][4] == {"doc": 5, "gpu_tokens": 1488, "cpu_tokens": 0}
 
@@ -74,6 +77,14 @@ def test_summarize_writes_a_file(perc, tmp_path):
         (["summarize", "gone.jsonl", "o"], "gone.jsonl"),
         (["--model", "gpt-9"], "gpt-9"),
         (["--block", 16, "--policy", "mru"], "kept by lru"),
+        (["--scan", "zzz"], "--scan zzz changes nothing for perc lab scenario"),
+        (["--card", "h100"], "--card h100 changes nothing for a lab without seconds"),
+        (["--host-link", "zzz"], "give --model as well"),
+        (["cliff", "--model", "gpt-9"], "--model gpt-9 changes nothing"),
+        (["cliff", "--gpu", 5], "--gpu 5 changes nothing for perc lab cliff"),
+        (["cpu-cliff", "--cpu", 5], "--cpu 5 changes nothing"),
+        (["cpu-cliff", "--block", 16], "--block 16 changes nothing"),
+        (["summarize", "a", "b", "--exclusive"], "--exclusive changes nothing"),
     ],
 )
 def test_bad_input(refused, words, message):

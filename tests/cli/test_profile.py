@@ -1,8 +1,11 @@
 """`perc profile`: the table, JSON, and a trace that the other commands read."""
 
+import dataclasses
 import json
 
 import pytest
+
+import perc as core
 
 ROWS = [
     {"id": "a", "conversations": [
@@ -67,12 +70,33 @@ def test_a_tokenizer_counts(perc, sharegpt, tmp_path):
 def test_what_is_at_fault_is_said(refused, sharegpt, tmp_path):
     assert "check the path" in refused("profile", tmp_path / "gone.json").err
     assert "--split and --config" in refused("profile", sharegpt, "--split", "x").err
-    assert "a limit of 0 rows" in refused("profile", sharegpt, "--limit", "0").err
+    for file, limit in ((sharegpt, 0), (sharegpt, -3), ("hf:alpaca", -3)):
+        said = refused("profile", file, "--limit", limit).err
+        assert f"--limit is {limit}, must be a whole number from 1" in said
     said = refused("profile", sharegpt, "--tokenizer", tmp_path / "no.json")
     assert "give the model's tokenizer.json" in said.err
     other = tmp_path / "other.jsonl"
     other.write_text('{"body": "x"}\n')
     assert "there are: body" in refused("profile", other).err
+
+
+def test_names_of_a_file_do_not_steer_the_terminal(perc, refused, tmp_path):
+    """In a table, in a sentence, and in an error."""
+    name = "\x1b[2J\x07café"
+    path = tmp_path / "turns.jsonl"
+    row = {"session_id": name, "role": "user", "content": "hi"}
+    path.write_text(json.dumps(row) + "\n")
+    said = perc("profile", path)
+    assert said.code == 0 and "\\x1b[2J\\x07café (1)" in said.out
+    path.write_text(json.dumps({name: "x"}) + "\n")
+    told = refused("profile", path).err
+    assert "there are: \\x1b[2J\\x07café." in told
+    kinds = (f"{name}[b]", *core.make("chat", requests=9).kinds[1:])
+    trace = dataclasses.replace(core.make("chat", requests=9), kinds=kinds)
+    core.save(trace, tmp_path / "chat.parquet")
+    table = perc("inspect", tmp_path / "chat.parquet").out
+    assert "\\x1b[2J\\x07café[b]" in table
+    assert not {"\x1b", "\x07"} & set(said.out + said.err + told + table)
 
 
 def test_rows_without_a_prompt_are_told(perc, sharegpt, tmp_path):

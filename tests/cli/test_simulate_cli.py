@@ -1,12 +1,18 @@
 """`perc simulate` as a person runs it."""
 
+import dataclasses
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
 import perc as core
+from perc.cli.serving_setup import order_note
+from perc.policies import store
+from perc.policies.learned import learned
 from perc.traces import save
+from tests.policies.test_learned import network
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +134,11 @@ def test_a_folder_holds_the_run(perc, path, tmp_path):
         (["--policies", ""], "no policy given"),
         (["--spike-multiplier", "9"], "without --spike changes nothing"),
         (["--tier-prefetch"], "without --tier changes nothing"),
+        (["--price", "0.1"], "of lru, perc_decay none is a learned policy"),
+        (["--price", "-0.1"], "--price is -0.1, must be above 0"),
+        (["--price", "nan"], "--price is nan"),
+        (["--closed-loop", "--poisson", "5"], "--poisson 5 with --closed-loop"),
+        (["--closed-loop", "--spike", "9"], "--spike 9 with --closed-loop"),
     ],
 )
 def test_bad_input_is_refused_with_a_remedy(perc, path, flags, message):
@@ -135,6 +146,63 @@ def test_bad_input_is_refused_with_a_remedy(perc, path, flags, message):
     assert said.code == 2
     assert message in said.words
     assert "Traceback" not in said.err
+
+
+def test_a_price_is_of_learned_policies_beside_others(perc, refused, path, tmp_path):
+    """They are served as leases then; the others as without a price."""
+    file = tmp_path / "mine.npz"
+    store.save(file, learned(network(), guard=None))
+    words = ("simulate", path, "--blocks", 250, "--policies", f"lru,{file}")
+    free, priced = (
+        figures(perc(*words, *more, "--json"))["runs"]
+        for more in ((), ("--price", 0.05))
+    )
+    assert free[0] == priced[0]
+    assert free[1] != priced[1]
+    assert "--price is -1" in refused(*words, "--price", "-1").words
+
+
+@pytest.mark.parametrize(
+    "order, priorities, due, note",
+    [
+        ("priority", False, False, "priority is fcfs"),
+        ("priority", True, False, None),
+        ("deadline", False, False, "deadline is fcfs"),
+        ("deadline", True, False, "deadline is priority"),
+        ("deadline", False, True, None),
+        ("fcfs", False, False, None),
+    ],
+)
+def test_an_order_that_the_trace_has_nothing_for(order, priorities, due, note):
+    trace = core.make("agent", requests=9, seed=1)
+    n = trace.n_requests
+    if priorities:
+        trace = dataclasses.replace(trace, priority=np.arange(n, dtype=np.int32))
+    if due:
+        trace = dataclasses.replace(trace, deadline_s=np.full(n, 5.0))
+    said = order_note(trace, order)
+    assert said is note or (said or "").endswith(f"{note}.")
+
+
+def test_the_note_goes_beside_the_table(perc, path):
+    base = ("simulate", path, "--policies", "lru", "--json")
+    said = perc(*base, "--order", "priority")
+    assert "note: all priorities are equal" in said.err
+    assert figures(said)["runs"] == figures(perc(*base))["runs"]
+    assert "note:" not in perc(*base, "--order", "program").err
+
+
+def test_json_has_the_shields_that_the_table_tells(perc, path):
+    words = ("simulate", path, "--policies", "lru", "--blocks", 250)
+    words += ("--closed-loop", "--retain", "--retain-default", 60)
+    (run,) = figures(perc(*words, "--json"))["runs"]
+    told = perc(*words).words
+    assert run["shields"] > 0
+    assert f"{run['shields']} turns left a shield" in told
+    assert f"{run['shields_in_time']} next turns found one" in told
+    assert f"{run['shields_expired']} expired" in told
+    ends = ("in_time", "late", "expired", "released", "refused")
+    assert {f"shields_{end}" for end in ends} < set(run)
 
 
 def test_tiers_below_the_gpu(perc, path):
@@ -151,9 +219,10 @@ def test_tiers_below_the_gpu(perc, path):
     assert "requests waited" in said.words
 
 
-def test_tiers_want_an_order_that_does_not_change(refused, path):
-    words = ("--policies", "perc", "--tier", "cpu:16GiB:pcie5")
-    assert "together with tiers" in refused("simulate", path, *words).words
+def test_tiers_beside_an_order_that_changes(perc, path):
+    words = ("simulate", path, "--policies", "perc", "--blocks", 250, "--json")
+    (run,) = figures(perc(*words, "--tier", "cpu:16GiB:pcie5"))["runs"]
+    assert run["completed"] == 60 and run["tier_cpu_hit_blocks"] > 0
 
 
 def test_tiers_in_the_folder(perc, path, tmp_path):

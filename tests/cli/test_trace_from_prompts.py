@@ -120,6 +120,21 @@ def test_columns_may_be_called_otherwise_or_be_missing(model, tmp_path):
     assert not trace.sessions_inferred
 
 
+def test_a_row_without_an_answer_has_no_token_of_it(model, tmp_path):
+    """null, missing in its row, or an empty cell."""
+    jsonl, csv = tmp_path / "a.jsonl", tmp_path / "a.csv"
+    rows = [{"answer": "is a"}, {"answer": None}, {}, {"answer": ""}]
+    rows = [{"prompt": "who are you", "arrival": 1} | row for row in rows]
+    jsonl.write_text("\n".join(map(json.dumps, rows)))
+    csv.write_text(
+        "prompt,arrival,answer\n"
+        + "".join(f"who are you,1,{row.get('answer') or ''}\n" for row in rows)
+    )
+    for path in (jsonl, csv):
+        trace = trace_from_prompts(path, model)
+        assert trace.output_tokens.tolist() == [2, 0, 0, 0]
+
+
 @pytest.mark.parametrize(
     "rows, said_of_it",
     [

@@ -227,13 +227,15 @@ def test_flags_are_checked_before_the_trace(
 def test_a_folder_that_takes_no_file(refused, tmp_path, monkeypatch, flag):
     monkeypatch.chdir(tmp_path)
 
-    def mkstemp(**given):
+    (tmp_path / "locked").mkdir()
+
+    def probe(**given):
         if given["dir"].name == "locked":
             raise PermissionError(13, "Permission denied")
         return make(**given)
 
-    make = tempfile.mkstemp
-    monkeypatch.setattr("tempfile.mkstemp", mkstemp)
+    make = tempfile.TemporaryFile
+    monkeypatch.setattr("tempfile.TemporaryFile", probe)
     flags = {"--out": "mine.npz", flag: "locked/file.npz"}
     words = [word for pair in flags.items() for word in pair]
     answer = refused("train", "no-such.jsonl", *words)

@@ -1,5 +1,7 @@
 """What is the same question, and how alike two are."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,10 @@ def test_bad_input():
         query("a", {"f": object()})
     with pytest.raises(InputError, match="give JSON"):
         query("a", {"f": float("nan")})
+    unnamed: list[Any] = [{1: 0}, {"tools": [{"a": {None: 0}}]}, {"x": ({True: 0},)}]
+    for names in unnamed:
+        with pytest.raises(InputError, match="must be a string; give '(1|None|True)'"):
+            query("a", names)
     for wrong in (lambda t: [1.0], lambda t: [[float("nan")]], lambda t: [[1], [2]]):
         with pytest.raises(InputError, match="rows of finite numbers"):
             query("a", embed=wrong)

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import stat
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from perc.errors import InputError
+from perc.printable import printable
 from perc.report.page.shape import AGAIN, COLUMNS, check_about, check_table
 
 # What a folder of each command has beside its JSON.
@@ -126,10 +126,7 @@ def shown(path: Path) -> str:
     >>> shown(Path("a\\nb")), shown(Path("caf\u00e9"))
     ('a\\\\nb', 'caf\u00e9')
     """
-    return "".join(
-        repr(c)[1:-1] if unicodedata.category(c) in ("Cc", "Cs") else c
-        for c in str(path)
-    )
+    return printable(str(path))
 
 
 def read_table(
