@@ -205,7 +205,7 @@ ACCEPTED = {
     },
     16: {"numbers": 128, "bytes": 64, "round_trip": True},
     18: {"gpu": [0, 0, 4], "cpu": [0, 10, 6], "hardware": "simulated"},
-    19: {"equal": True, "hardware": "simulated"},
+    19: {"equal": True, "copied": True, "device": "cpu"},
     21: {"hardware": "simulated", "refused": 3, "left": 0},
     24: {
         "ttft_s": 0.10,
