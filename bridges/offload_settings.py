@@ -82,7 +82,8 @@ class OffloadFacts:
     def facts(self, context: Any, tokens: int) -> Facts:
         """Of a request with so many tokens in the tier."""
         hints = dict(context.kv_transfer_params or {})
-        for action in getattr(context.kv_hints, "actions", ()):
+        told = getattr(context, "kv_hints", None)  # since vLLM 0.32
+        for action in getattr(told, "actions", ()):
             if action.action_type == HINTS:
                 hints.update(action.payload)
         request = SimpleNamespace(

@@ -81,7 +81,7 @@ def simulate(
     from perc.cli.progress import progress_bar
     from perc.files import check_writable
     from perc.report.run_folder import provenance
-    from perc.report.serving_tables import flat, sentences, write_folder
+    from perc.report.serving_tables import flat, write_folder
     from perc.serving.metrics import Limits
 
     began = time.perf_counter()
@@ -108,7 +108,7 @@ def simulate(
         "server": asdict(server),
         "arrivals": asdict(arrivals),
         "limits": {k: v for k, v in asdict(limits).items() if v < INFINITE},
-        "notes": sentences(runs, limits),
+        "notes": _said(runs, limits),
     }
     if out is not None:
         written = write_folder(out, runs, about)
@@ -146,8 +146,8 @@ def _runs(traffic, chosen, loads, arrivals, server, cost, limits, by, progress) 
 
 def _print(runs, server: "Server", machine: Machine, limits, by) -> None:
     from perc.report.console import plain_console
-    from perc.report.serving_tables import groups_table, runs_table, sentences
-    from perc.report.tier_tables import tier_sentences, tiers_table
+    from perc.report.serving_tables import groups_table, runs_table
+    from perc.report.tier_tables import tiers_table
 
     console = plain_console()
     console.print(
@@ -161,9 +161,7 @@ def _print(runs, server: "Server", machine: Machine, limits, by) -> None:
         console.print(groups_table(runs, by))
     if server.offload is not None and server.offload.used:
         console.print(tiers_table(runs))
-        for sentence in tier_sentences(runs):
-            console.print(sentence, markup=False)
-    for sentence in [*_shield_sentences(runs), *sentences(runs, limits)]:
+    for sentence in _said(runs, limits):
         console.print(sentence, markup=False)
     console.print(
         "Simulated: costs of a roofline, not of a measured server. ±: half the 95 % "
@@ -172,6 +170,18 @@ def _print(runs, server: "Server", machine: Machine, limits, by) -> None:
         style="dim",
         markup=False,
     )
+
+
+def _said(runs, limits) -> list[str]:
+    """What needs saying beside the tables."""
+    from perc.report.serving_tables import sentences
+    from perc.report.tier_tables import tier_sentences
+
+    return [
+        *tier_sentences(runs),
+        *_shield_sentences(runs),
+        *sentences(runs, limits),
+    ]
 
 
 def _shields(served: "Served") -> dict[str, int]:

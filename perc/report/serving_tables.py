@@ -105,25 +105,35 @@ def sentences(runs: Sequence[Run], limits: Limits) -> list[str]:
     """What needs saying beside the figures."""
     found = [
         f"{run.policy} at load {run.load:g}: {run.figures['rejected']:,} of "
-        f"{run.figures['submitted']:,} requests rejected; its figures are of less work."
+        f"{run.figures['submitted']:,} requests rejected, since they found the queue "
+        "full or never fit into the cache; its figures are of less work."
         for run in runs
         if run.figures["rejected"]
     ]
     preempted = sum(run.figures["preemptions"] for run in runs)
     if preempted:
-        found.append(f"{preempted:,} preemptions in all; --out has them by request.")
+        found.append(f"preemptions in all: {preempted:,}; --out has them by request.")
     levels = {"TTFT": limits.ttft_s, "TPOT": limits.tpot_s, "E2E": limits.e2e_s}
     stated = ", ".join(f"{k} <= {v:g} s" for k, v in levels.items() if v < float("inf"))
     found.append(f"goodput: completed requests a second with {stated or 'no limit'}.")
     for load in dict.fromkeys(run.load for run in runs):
-        share = max(r.figures["busy_share"] for r in runs if r.load == load)
-        queue = max(r.figures["queue_s"].p50 or 0.0 for r in runs if r.load == load)
-        if share > 0.99 and queue > 60:
+        if any(_falls_behind(run) for run in runs if run.load == load):
             found.append(
                 f"Load {load:g} is more than the server can do: the queue grows to the "
                 "end, so its TTFT tells the trace's length as much as the policy."
             )
     return found
+
+
+def _falls_behind(run: Run) -> bool:
+    """Whether the queue grows as long as requests come, whatever its length.
+
+    Neither where it has a bound, nor where the next turn waits for the last one's end.
+    """
+    server, figures = run.served.server, run.figures
+    bounded = server.closed_loop or server.max_queue is not None
+    long = (figures["queue_s"].p50 or 0.0) > 60
+    return figures["busy_share"] > 0.99 and long and not bounded
 
 
 def figures_frame(runs: Sequence[Run]) -> "pl.DataFrame":
@@ -160,6 +170,7 @@ def requests_frame(runs: Sequence[Run]) -> "pl.DataFrame":
         "ended_s",
         "hit_blocks",
         "cached_tokens",
+        "known_tokens",
         "made_tokens",
         "preemptions",
         "again_tokens",

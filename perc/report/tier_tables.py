@@ -56,6 +56,9 @@ def tier_sentences(runs: Sequence[Run]) -> list[str]:
             f"{f['load_stall_s']:,.3g} s."
         )
         if below.declined:
-            text += f" {below.declined:,} blocks were quicker to compute."
+            offload = run.served.server.offload
+            by_rule = offload is not None and offload.load == "recompute"
+            why = "not loaded, by that rule" if by_rule else "quicker to compute"
+            text += f" {below.declined:,} blocks were {why}."
         found.append(text)
     return found

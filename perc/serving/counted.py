@@ -11,6 +11,7 @@ from jax import lax
 
 from perc.bitset import bit_of, reachable
 from perc.serving.below import WHERE, Below
+from perc.serving.free import Lines
 from perc.serving.pool import PINS, RANK, Pool
 
 
@@ -26,7 +27,7 @@ class Counted(NamedTuple):
     below_in_order: jax.Array | None  # i32[T], that its next victims are taken from
 
 
-def counted(pool: Pool, below: Below | None) -> Counted:
+def counted(pool: Pool, lines: Lines | None, below: Below | None) -> Counted:
     """Counts."""
     idle = pool.rows[:, PINS] == 0
     plain = idle & _among(pool.cached.words, pool.rows[:, RANK])
@@ -36,8 +37,10 @@ def counted(pool: Pool, below: Below | None) -> Counted:
         cached = plain | (idle & shielded)
         ranks += _bits(pool.shielded.words)
     may_leave, in_order = plain, reachable(pool.cached)
-    if pool.free is not None:
-        may_leave = plain & (pool.free.kids[:-1] == 0)
+    if pool.free is not None and lines is not None:
+        here = (cached | ~idle).astype(jnp.int32)
+        kids = jnp.zeros(len(here) + 1, jnp.int32).at[lines.parent].add(here)
+        may_leave = plain & (kids[:-1] == 0)
         in_order = _bits(pool.free.free)
     there, there_in_order = None, None
     if below is not None:

@@ -94,10 +94,10 @@ def serve_each(c: Columns, servers: Rules, state: State, block_tokens: int) -> K
 
     Mapped, not vectorised: batched loops would copy the state at every step.
     """
-    return lax.map(lambda rules: kept(serve(c, rules, state, block_tokens)), servers)
+    return lax.map(lambda rules: kept(serve(c, rules, state, block_tokens), c), servers)
 
 
-def kept(state: State) -> Kept:
+def kept(state: State, c: Columns) -> Kept:
     """What is left of a run when its blocks are forgotten."""
     pool = state.pool
     return Kept(
@@ -111,7 +111,7 @@ def kept(state: State) -> Kept:
         requests=state.slots.request,
         made=state.slots.made,
         pool=jnp.stack([pool.size, pool.pinned, pool.private, pool.evictions]),
-        counted=counted(pool, state.below),
+        counted=counted(pool, c.accesses.lines, state.below),
         sums=state.sums,
         below=_kept_below(state.below),
         retained=_kept_retained(state),

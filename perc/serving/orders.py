@@ -4,7 +4,7 @@
 
     fcfs       place = arrivals so far
     priority   band = how many higher priorities there are; place as above
-    deadline   the same, and a request close to its deadline moves to band 0
+    deadline   the same, and a request close to its deadline moves to band -1
     program    band 0 = follow-ups, 1 = first turns; place = when the program began
 
 A preempted request keeps its key, so it comes before all that arrived later. The last

@@ -74,11 +74,11 @@ def follow(state: State, c: Columns, r, following, end_s, ended) -> State:
 
 
 def _promote_one(state: State) -> State:
-    """A request close to its deadline moves to the first band, waiting or running."""
+    """A request close to its deadline moves before all bands, waiting or running."""
     r = first(state.promotions)
     state = state._replace(promotions=put(state.promotions, r, jnp.inf))
     old = peek(state.keys, r)
-    key = old - jnp.floor(old / BAND) * BAND
+    key = old - jnp.floor(old / BAND) * BAND - BAND
     # A leaf of the queue's tree says whether it waits.
     leaf = state.waiting.nodes.shape[0] // 2 + r
     waits = peek(state.waiting.nodes, leaf) < jnp.inf

@@ -94,7 +94,8 @@ def _make_room(state: State, c: Columns, rules: Rules, block_tokens: int):
 def _batch(state: State, rules: Rules, preempted) -> jax.Array:
     """Requests i32[] that static batching still takes; none once memory was short."""
     waiting = jnp.minimum(state.queued, rules.max_running)
-    left = jnp.where(state.running == 0, waiting, state.batch)
+    ended = (state.running == 0) & (state.batch == 0)
+    left = jnp.where(ended, waiting, state.batch)
     return jnp.where(preempted, 0, left)
 
 

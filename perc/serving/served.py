@@ -71,7 +71,7 @@ class Offloaded:
     hits: np.ndarray  # i64[T], loaded for requests on their first admission
     read_s: np.ndarray  # f64[T], that the link was busy with reads
     write_s: np.ndarray  # f64[T]
-    declined: int  # blocks that were there, and computed because that was quicker
+    declined: int  # blocks that were there, and computed: quicker, or by the rule
     stall_s: float  # that the engine did nothing but wait for loads
     wait_s: np.ndarray  # f64[R], that each request waited for its loads
     loaded_blocks: np.ndarray  # i32[R], on the first admission

@@ -85,7 +85,7 @@ class Server:
         if not self.closed_loop:
             raise InputError(
                 "server: retention waits for the next turn, which comes when the one "
-                "before has ended; take closed_loop=True as well."
+                "before has ended; take closed_loop=True (--closed-loop) as well."
             )
 
 

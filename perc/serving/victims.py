@@ -2,7 +2,8 @@
 
     worth(block) = price(class of its last use, now - when that was admitted)
 
-When blocks must leave, the two ends of every line are priced at the simulated clock.
+When blocks must leave, the two ends of every line are priced at the simulated clock:
+the oldest and the newest where requests are admitted in the trace's order.
 The least worth leaves, of equals the least recent, then the deepest; what may leave
 then is priced anew, and so on until there is room. Nothing is ranked ahead of time, so
 no price is ever stale.

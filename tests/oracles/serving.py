@@ -220,7 +220,7 @@ class Simulator:
             if soon <= m.now:
                 m.urgent.remove((soon, number))
                 job = self.jobs[number]
-                job.key = (0, *job.key[1:])
+                job.key = (-1, *job.key[1:])
         m.queue.sort(key=lambda job: job.key)
         if self.shields:
             self.shields.expire(m.now)
@@ -313,7 +313,7 @@ class Simulator:
         )
         most = 1 if one else server.max_running
         if server.batching == "static":
-            if idle:
+            if idle and not m.batch:
                 m.batch = min(len(m.queue), server.max_running)
             most = m.batch
         if preempted:

@@ -188,17 +188,18 @@ def test_a_span_counts_the_blocks_that_grow_in_it():
 
 
 def test_a_promotion_while_running_outlives_a_preemption():
-    """The second request runs when it is promoted, and gives way to the first later.
+    """Two run when they are promoted, and the second gives way to the first later.
 
-    The third has a higher priority and came after it, so then that one gives way.
+    The third has a higher priority, and still waits until the second goes on.
     """
     trace = dataclasses.replace(
-        of_tokens([0.0, 0.0, 0.1], [4, 4, 4], [17, 29, 17]),
-        priority=np.array([1, 0, 1], np.int32),
-        deadline_s=np.array([np.inf, 1.2, np.inf]),
+        of_tokens([0.0, 0.0, 0.1], [4, 4, 4], [17, 29, 9]),
+        priority=np.array([0, 0, 1], np.int32),
+        deadline_s=np.array([1.2, 1.2, np.inf]),
     )
     served = in_order(trace, Server(8, max_running=2, order="deadline"))
     assert served.preemptions.tolist() == [0, 1, 1]
+    assert served.admitted_s[2] >= served.ended_s[0]
 
 
 def test_a_static_batch_takes_all_that_wait():
@@ -209,6 +210,26 @@ def test_a_static_batch_takes_all_that_wait():
     first, later = served.admitted_s[:4], served.admitted_s[4:]
     assert len(set(first)) > 1 and first.max() < served.ended_s[:4].max()
     assert (later >= served.ended_s[:4].max()).all()
+
+
+def test_a_static_batch_waits_for_those_that_have_not_begun():
+    """The first ends with its prefill, while the second of its batch still waits."""
+    trace = of_tokens([0.0, 0.0, 0.01], [4, 4, 4], [1, 9, 1])
+    server = Server(200, max_running=4, token_budget=4, batching="static")
+    served = in_order(trace, server)
+    assert served.ended_s[0] <= served.admitted_s[1]
+    assert served.admitted_s[2] >= served.ended_s[1]
+
+
+def test_an_urgent_request_goes_before_the_highest_priority():
+    """One runs; of the two that wait, the second has a deadline that comes first."""
+    trace = dataclasses.replace(
+        of_tokens([0.0, 0.01, 0.02], [4, 4, 4], [9, 9, 9]),
+        priority=np.array([0, 1, 0], np.int32),
+        deadline_s=np.array([np.inf, np.inf, 1.0]),
+    )
+    served = in_order(trace, Server(40, max_running=1, order="deadline"))
+    assert served.admitted_s[2] < served.admitted_s[1]
 
 
 def test_a_static_batch_ends_where_memory_does():

@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
+from perc.bridges.vllm_versions import installed  # noqa: E402
 from perc.policies.registry import registry  # noqa: E402
 from tests.vllm import manager  # noqa: E402
 from tests.vllm import workloads as w  # noqa: E402
@@ -167,7 +168,7 @@ for policy in ("nonsense", "perc:colour=3", "lru,perc", str(bad), str(missing)):
 serves("missing.npz")
 with environment(PERC_POLICY="perc", PERC_CLOCK="moon"):
     registers("clock")
-below, vllm_versions.BELOW = vllm_versions.BELOW, "0.32.0"
+below, vllm_versions.BELOW = vllm_versions.BELOW, vllm_versions.installed()
 with environment(PERC_POLICY="perc"):
     registers("version")
 vllm_versions.BELOW = below
@@ -193,7 +194,7 @@ BAD = {  # what is set: what the warning must name
     "bad.npz": "bad.npz",
     "missing.npz": "missing.npz",
     "clock": "PERC_CLOCK=moon",
-    "version": "0.32.0 is not one that perc was tested with",
+    "version": f"vLLM {installed()} is not one that perc was tested with",
 }
 
 

@@ -18,7 +18,6 @@ from hypothesis.stateful import (  # noqa: E402
     precondition,
     rule,
 )
-from vllm.v1.kv_hints import KvHintAction, KvHintsEnvelope  # noqa: E402
 from vllm.v1.kv_offload.base import LookupResult  # noqa: E402
 from vllm.v1.kv_offload.config import (  # noqa: E402
     OffloadingCacheConfig,
@@ -261,11 +260,12 @@ def test_pins_break_rather_than_block(environment):
 
 
 def test_priorities_come_through_kv_hints(environment):
+    kv_hints = pytest.importorskip("vllm.v1.kv_hints")  # since 0.32
     environment("PERC_POLICY", "priority")
     tier = Tier(16)
-    action = KvHintAction("1", "perc", "1", {"perc_priority": 5})
+    action = kv_hints.KvHintAction("1", "perc", "1", {"perc_priority": 5})
     dear = chain(*range(8))
-    tier.serve(dear, kv_hints=KvHintsEnvelope("1", "m", [action]))
+    tier.serve(dear, kv_hints=kv_hints.KvHintsEnvelope("1", "m", [action]))
     for name in range(4):
         tier.serve(chain(*((name, i) for i in range(8))), {"perc_priority": 1})
     assert tier.here(dear) == 8

@@ -24,7 +24,8 @@ def chain(*parts):
 
 def context_of(name, keys, hints=None, kv_hints=None):
     """A request as vLLM's scheduler describes it to the manager."""
-    context = ReqContext(str(name), kv_transfer_params=hints, kv_hints=kv_hints)
+    given = {} if kv_hints is None else {"kv_hints": kv_hints}  # since vLLM 0.32
+    context = ReqContext(str(name), kv_transfer_params=hints, **given)
     for place, key in enumerate(keys, 1):
         context.set_offload_key_position(key, place * CHUNK_TOKENS)
     return context

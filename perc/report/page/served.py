@@ -13,7 +13,7 @@ MEANINGS = {
     "goodput": "requests a second that were completed within every limit",
     "token hits": "prompt tokens that were found in the cache / prompt tokens",
     "recompute": "seconds of prefill of blocks that the run had computed before and "
-    "that were not in the cache",
+    "that were not in the cache, and of what preempted requests did twice",
     "preemptions": "requests that gave their blocks back before they were done",
     "interval": "95 %, sessions drawn again with replacement",
 }
@@ -64,6 +64,7 @@ def simulated(run: Run) -> Section:
             ],
         )
     ]
+    blocks += _tiers(results)
     if results["load"].n_unique() > 1:
         blocks += [
             Block(
@@ -92,6 +93,33 @@ def simulated(run: Run) -> Section:
     return Section(f"Serving {run.source}", run, summary, blocks, MEANINGS)
 
 
+def _tiers(results: pl.DataFrame) -> list[Block]:
+    """What each tier below the GPU held and moved."""
+    ending = "_resident_blocks"
+    found = []
+    for column in results.columns:
+        if not (column.startswith("tier_") and column.endswith(ending)):
+            continue
+        start = column.removesuffix(ending)
+        name = start.removeprefix("tier_")
+        table = table_of(
+            results,
+            f"Tier {name}",
+            [
+                ("load", "load", number),
+                ("policy", "policy", str),
+                (column, "blocks held", number),
+                (f"{start}_hit_blocks", "hit blocks", number),
+                (f"{start}_read_bytes", "bytes read", number),
+                (f"{start}_written_bytes", "bytes written", number),
+                (f"{start}_read_share", "link reads", percent),
+                (f"{start}_write_share", "link writes", percent),
+            ],
+        )
+        found.append(Block(f"Tier {name}, below the GPU", tables=[table]))
+    return found
+
+
 def _with_ends(results: pl.DataFrame) -> pl.DataFrame:
     """Intervals under the names of their figures."""
     ends = ("low", "high")
@@ -111,6 +139,8 @@ def _best_runs(results: pl.DataFrame) -> list[str]:
         beside = ""
         if best["policy"] != "lru" and not lru.is_empty():
             beside = f", LRU {lru['ttft_s_p50'][0]:.3g} s"
+        if len(here) > 1 and _meets_others(here, best):
+            beside += "; its interval meets others, so that is not decided"
         found.append(
             f"Load {load:g}: the lowest median TTFT is {best['ttft_s_p50']:.3g} s with "
             f"{best['policy']}{beside}."
@@ -147,3 +177,12 @@ def tried(run: Run) -> Section:
             )
         ],
     )
+
+
+def _meets_others(here: pl.DataFrame, best: dict) -> bool:
+    """Whether the interval of a policy's median TTFT meets one of another's."""
+    high = best.get("ttft_p50_s_high")
+    if high is None:
+        return False
+    others = here.filter(pl.col("policy") != best["policy"])
+    return bool((others["ttft_p50_s_low"] <= high).any())
