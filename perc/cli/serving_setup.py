@@ -52,7 +52,7 @@ def in_order(policies: "list[AnyPolicy]", price: float | None) -> "list[AnyPolic
 
 
 def loads_of(text: str) -> list[float]:
-    """The loads of a comma list.
+    """The loads of a comma list, each once.
 
     Raises:
         InputError: for a word that is no number.
@@ -65,7 +65,7 @@ def loads_of(text: str) -> list[float]:
             raise InputError(
                 f"--load {text}: {word!r} is no number; give such as 0.5,1,2."
             ) from None
-    return found
+    return list(dict.fromkeys(found))
 
 
 def check_arrivals(arrivals: Arrivals) -> None:

@@ -81,6 +81,7 @@ def test_summarize_writes_a_file(perc, tmp_path):
         (["--card", "h100"], "--card h100 changes nothing for a lab without seconds"),
         (["--host-link", "zzz"], "give --model as well"),
         (["cliff", "--model", "gpt-9"], "--model gpt-9 changes nothing"),
+        (["--exclusive"], "--exclusive changes nothing for a lab without host memory"),
         (["cliff", "--gpu", 5], "--gpu 5 changes nothing for perc lab cliff"),
         (["cpu-cliff", "--cpu", 5], "--cpu 5 changes nothing"),
         (["cpu-cliff", "--block", 16], "--block 16 changes nothing"),

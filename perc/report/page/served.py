@@ -110,14 +110,18 @@ def _tiers(results: pl.DataFrame) -> list[Block]:
                 ("policy", "policy", str),
                 (column, "blocks held", number),
                 (f"{start}_hit_blocks", "hit blocks", number),
-                (f"{start}_read_bytes", "bytes read", number),
-                (f"{start}_written_bytes", "bytes written", number),
+                (f"{start}_read_bytes", "GiB read", _gib),
+                (f"{start}_written_bytes", "GiB written", _gib),
                 (f"{start}_read_share", "link reads", percent),
                 (f"{start}_write_share", "link writes", percent),
             ],
         )
         found.append(Block(f"Tier {name}, below the GPU", tables=[table]))
     return found
+
+
+def _gib(value: float | None) -> str:
+    return number(None if value is None else value / 2**30)
 
 
 def _with_ends(results: pl.DataFrame) -> pl.DataFrame:
