@@ -35,7 +35,6 @@ from perc.cli.serving_setup import (
 )
 
 if TYPE_CHECKING:
-    from perc.serving.served import Served
     from perc.serving.settings import Server
 
 
@@ -137,7 +136,7 @@ def _runs(traffic, chosen, loads, arrivals, server, cost, limits, by, progress) 
                 progress(len(runs), total, f"{policy.name} at {load:g}")
             served = serve(trace, policy, server, cost)
             check_laws(served)
-            figures = summary(trace, served, cost, limits) | _shields(served)
+            figures = summary(trace, served, cost, limits)
             sure = intervals(trace, served, cost, limits, seed=arrivals.seed)
             groups = by_group(trace, served, by) if by else {}
             runs.append(Run(load, policy.name, figures, sure, served, groups))
@@ -184,23 +183,8 @@ def _said(runs, limits) -> list[str]:
     ]
 
 
-def _shields(served: "Served") -> dict[str, int]:
-    """What retention did, in shields; nothing without it."""
-    kept = served.retained
-    if kept is None:
-        return {}
-    return {
-        "shields": kept.shields,
-        "shields_in_time": kept.in_time,
-        "shields_late": kept.late,
-        "shields_expired": kept.expired,
-        "shields_released": kept.released,
-        "shields_refused": kept.refused,
-    }
-
-
 def _shield_sentences(runs) -> list[str]:
-    """The same, a sentence a run."""
+    """What retention did, a sentence a run."""
     return [
         f"{run.policy} at load {run.load:g}: {f['shields']:,} turns left a shield; "
         f"{f['shields_in_time']:,} next turns found one, {f['shields_late']:,} did "

@@ -78,8 +78,7 @@ def used_now(free: Free) -> jax.Array:
 
 def pinned(free: Free, lines: Lines, block, number, cached, new) -> Free:
     """A block is pinned: `cached` under a number, or `new` here."""
-    at = jnp.maximum(number, 0)
-    free = leave_line(free, lines.by_number[at, CLASS], at, cached)
+    free = out_of_line(free, lines, number, cached)
     return free._replace(kids=_count(free.kids, lines.parent[block], new, 1))
 
 
@@ -88,28 +87,25 @@ def unpinned(free: Free, lines: Lines, block, number, keep, lost) -> Free:
 
     Blocks of a prompt come deepest first: then it is known what hangs on each.
     """
-    own = peek(free.kids, block)
-    kids = write(free.kids, block, own)
-    free = free._replace(kids=_count(kids, lines.parent[block], lost, -1))
+    kids = _count(free.kids, lines.parent[block], lost, -1)
+    return into_line(free._replace(kids=kids), lines, block, number, keep)
+
+
+def out_of_line(free: Free, lines: Lines, number, wanted) -> Free:
+    """A block may leave no more: it is pinned, or shielded."""
     at = jnp.maximum(number, 0)
-    return join_line(free, lines.by_number[at, CLASS], at, keep & (own == 0))
+    return leave_line(free, lines.by_number[at, CLASS], at, wanted)
 
 
-def shielded(free: Free, lines: Lines, block, number, was) -> Free:
-    """A cached block is shielded from now on, if it `was` not."""
-    at = jnp.maximum(number, 0)
-    return leave_line(free, lines.by_number[at, CLASS], at, was)
+def into_line(free: Free, lines: Lines, block, number, wanted) -> Free:
+    """A block that is cached and not shielded may leave, if nothing below it is here.
 
-
-def unshielded(free: Free, lines: Lines, block, number, was) -> Free:
-    """A cached block is shielded no more, if it `was`: it may leave, if it is the last.
-
-    Blocks below it that are shielded by others count as here.
+    Blocks below it that others shield count as here.
     """
     own = peek(free.kids, block)
     free = free._replace(kids=write(free.kids, block, own))
     at = jnp.maximum(number, 0)
-    return join_line(free, lines.by_number[at, CLASS], at, was & (own == 0))
+    return join_line(free, lines.by_number[at, CLASS], at, wanted & (own == 0))
 
 
 def _count(kids: jax.Array, parent, wanted, by: int) -> jax.Array:

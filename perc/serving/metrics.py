@@ -169,6 +169,22 @@ def summary(
         **{name: spread(values) for name, values in latencies(served).items()},
         "itl_s": itl(served),
         **tier_figures(served, duration),
+        **shield_figures(served),
+    }
+
+
+def shield_figures(served: Served) -> dict[str, int]:
+    """What retention did, in shields; nothing without it."""
+    kept = served.retained
+    if kept is None:
+        return {}
+    return {
+        "shields": kept.shields,
+        "shields_in_time": kept.in_time,
+        "shields_late": kept.late,
+        "shields_expired": kept.expired,
+        "shields_released": kept.released,
+        "shields_refused": kept.refused,
     }
 
 

@@ -26,10 +26,10 @@ from perc.floats import Array
 from perc.serving.free import (
     Free,
     Lines,
+    into_line,
+    out_of_line,
     pinned,
-    shielded,
     unpinned,
-    unshielded,
     used_now,
 )
 
@@ -192,8 +192,10 @@ def _move(pool: Pool, c: Accesses, start, stop, by: int) -> Pool:
         into = add(into, jnp.maximum(rank, 0), was)
         cached, safe = (out, into) if by > 0 else (into, out)
         if lines is not None and c.lines is not None:
-            change = shielded if by > 0 else unshielded
-            lines = change(lines, c.lines, c.block[i], rank, was)
+            if by > 0:
+                lines = out_of_line(lines, c.lines, rank, was)
+            else:
+                lines = into_line(lines, c.lines, c.block[i], rank, was)
         rows = write(rows, c.block[i], row.at[SHIELDS].set(after))
         return cached, safe, rows, kept + by * _one(was), lines
 

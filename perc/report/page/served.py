@@ -152,6 +152,15 @@ def _best_runs(results: pl.DataFrame) -> list[str]:
     return found
 
 
+def _meets_others(here: pl.DataFrame, best: dict) -> bool:
+    """Whether the interval of a policy's median TTFT meets one of another's."""
+    high = best.get("ttft_p50_s_high")
+    if high is None:
+        return False
+    others = here.filter(pl.col("policy") != best["policy"])
+    return bool((others["ttft_p50_s_low"] <= high).any())
+
+
 def tried(run: Run) -> Section:
     """Arms of a run of `perc vllm-benchmark`, as they were measured."""
     about = run.about
@@ -181,12 +190,3 @@ def tried(run: Run) -> Section:
             )
         ],
     )
-
-
-def _meets_others(here: pl.DataFrame, best: dict) -> bool:
-    """Whether the interval of a policy's median TTFT meets one of another's."""
-    high = best.get("ttft_p50_s_high")
-    if high is None:
-        return False
-    others = here.filter(pl.col("policy") != best["policy"])
-    return bool((others["ttft_p50_s_low"] <= high).any())
