@@ -3,8 +3,8 @@
 vLLM's KV cache manager without a model, a pool under constant eviction, requests side
 by side that share prefixes, write, are preempted, carry hints. After each `--window` of
 them: resident memory, the share of prompt tokens hit, and the time to allocate and to
-free, median and p99 in microseconds of CPU. Every hundredth request the pool is
-counted: each block is free or used, none twice, and the policy has not failed.
+free, median and p99 in microseconds of CPU. After every request the pool's laws
+are checked (`tests/vllm/laws.py`), outside of the times.
 
     PYTHONPATH=. python benchmarks/vllm_soak.py --requests 1000000
     PYTHONPATH=. python benchmarks/vllm_soak.py --minutes 60
@@ -17,11 +17,12 @@ import time
 import numpy as np
 
 from perc.policies.registry import registry
+from tests.vllm import laws
 from tests.vllm import manager as m
 
 BLOCKS, AT_ONCE, SESSIONS = 2_000, 16, 400
 BLOCK, LONGEST = 16, 24  # tokens of a block; blocks of a prompt
-CHECKED = 100
+NAMES = 50_000  # hashes whose parents are known before the evicted are forgotten
 
 
 def prompts(rng):
@@ -49,14 +50,28 @@ def hint(rng):
     return {"perc_priority": rng.randrange(3)} if draw < 0.2 else None
 
 
-def check(manager, running):
-    """Counts the pool."""
-    blocks = [block for block in manager.pool.blocks if not block.is_null]
-    used = sum(block.ref_cnt > 0 for block in blocks)
-    free = manager.queue.num_free_blocks
-    assert used + free == len(blocks), (used, free, len(blocks))
-    assert all(block.ref_cnt <= len(running) for block in blocks)
-    assert manager.failures == 0
+class Laws:
+    """Checks the pool; knows the parent of every hash that may be in it."""
+
+    def __init__(self, manager):
+        self.manager, self.parent = manager, {}
+
+    def learn(self, request):
+        """The request has these hashes, root first."""
+        hashes = request.block_hashes
+        self.parent |= dict(zip(hashes[1:], hashes, strict=False))
+        if len(self.parent) > NAMES:
+            names = laws.cached_names(self.manager) | set(hashes)
+            self.parent = {k: v for k, v in self.parent.items() if k in names}
+
+    def check(self, running):
+        """Raises AssertionError if one does not hold."""
+        order = self.manager.queue.get_all_free_blocks()
+        laws.free_is_what_nobody_uses(self.manager, order)
+        laws.blocks_without_a_hash_leave_first(order)
+        laws.no_cached_block_has_lost_its_parent(self.manager, self.parent)
+        counts = [b.ref_cnt for b in self.manager.pool.blocks if not b.is_null]
+        assert max(counts) <= len(running)
 
 
 def resident_mb():
@@ -69,6 +84,7 @@ def soak(name, requests, minutes, window, seed):
     """Serves until either is reached; prints a line a window."""
     rng = random.Random(seed)
     manager = m.Manager(BLOCKS, registry[name](), stale_s=0.5, record=False)
+    pool = Laws(manager)
     source, running, shares = prompts(rng), [], []
     alloc, free = np.zeros(window), np.zeros(window)
     end = time.monotonic() + 60 * minutes
@@ -94,8 +110,8 @@ def soak(name, requests, minutes, window, seed):
             start = time.process_time()
             manager.stop(leaving, preempted=rng.random() < 0.02)
             free[number % window] = time.process_time() - start
-        if number % CHECKED == 0:
-            check(manager, running)
+        pool.learn(request)
+        pool.check(running)
         if (number + 1) % window == 0:
             micros = [
                 1e6 * np.quantile(x, q) for x in (alloc, free) for q in (0.5, 0.99)

@@ -13,6 +13,7 @@ from hypothesis.stateful import (
 from vllm.v1.request import RequestStatus
 
 from perc.policies.registry import registry
+from tests.vllm import laws
 from tests.vllm.manager import BLOCK, Manager
 
 USABLE = 14
@@ -90,41 +91,13 @@ class Pool(RuleBasedStateMachine):
             self.emptied = {b.block_id for b in self.manager.pool.blocks}
 
     @invariant()
-    def free_is_what_nobody_uses(self):
-        pool, queue = self.manager.pool, self.manager.queue
-        order = queue.get_all_free_blocks()
-        free = {b.block_id for b in pool.blocks if b.ref_cnt == 0 and not b.is_null}
-        assert len(order) == len(free) == queue.num_free_blocks
-        assert {block.block_id for block in order} == free
-        assert pool.null_block not in order
-        assert self.manager.failures == 0
-
-    @invariant()
-    def blocks_without_a_hash_leave_first(self):
-        """But for those that a reset has emptied: they keep their places there."""
-        used = {b.block_id for b in self.manager.pool.blocks if b.ref_cnt}
-        self.emptied -= used
+    def the_pool_is_sound(self):
+        self.emptied -= {b.block_id for b in self.manager.pool.blocks if b.ref_cnt}
         order = self.manager.queue.get_all_free_blocks()
-        cached = [
-            b.block_hash is not None for b in order if b.block_id not in self.emptied
-        ]
-        assert cached == sorted(cached)
-
-    @invariant()
-    def no_cached_block_has_lost_its_parent(self):
-        table = self.manager.pool.cached_block_hash_to_block
-        names = {name[:-4] for name in table._cache}
-        assert all(self.parent.get(name, name) in names | {name} for name in names)
-
-    @invariant()
-    def the_list_reads_as_vllm_sets_it(self):
-        queue = self.manager.queue
-        order = queue.get_all_free_blocks()
-        block, found = queue.fake_free_list_head.next_free_block, []
-        while block.block_id >= 0:
-            found.append(block)
-            block = block.next_free_block
-        assert found == order == list(queue.iter_blocks_after(None))
+        laws.free_is_what_nobody_uses(self.manager, order)
+        laws.blocks_without_a_hash_leave_first(order, self.emptied)
+        laws.no_cached_block_has_lost_its_parent(self.manager, self.parent)
+        laws.the_list_reads_as_vllm_sets_it(self.manager.queue, order)
 
 
 @pytest.mark.parametrize("name", ["lru", "perc", "perc_decay", "priority"])
