@@ -1,6 +1,5 @@
 """LMCache's policy: driven as its CPU backend drives it, beside its own policies."""
 
-import importlib.util
 import sys
 import types
 import warnings
@@ -12,8 +11,6 @@ from hypothesis import strategies as st
 
 from perc.bridges import lmcache_policy
 from perc.bridges.lmcache_policy import PercPolicy, register
-
-HERE = importlib.util.find_spec("lmcache") is not None
 
 
 class Chunk:
@@ -164,10 +161,9 @@ def test_registering(monkeypatch, name, version, there):
 
 
 @pytest.fixture
-def lmcache():
+def lmcache(needs_engine):
     """LMCache's own factory of policies."""
-    if not HERE:
-        pytest.skip("LMCache is not installed")
+    needs_engine("lmcache")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from lmcache.v1.storage_backend import (  # pyright: ignore

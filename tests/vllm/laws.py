@@ -5,7 +5,7 @@
 
 
 def free_is_what_nobody_uses(manager, order):
-    """A block is free or used, none is twice in the order, the bridge has not failed."""
+    """Each block is free or used, none stands twice, and the bridge has not failed."""
     pool, queue = manager.pool, manager.queue
     free = {b.block_id for b in pool.blocks if b.ref_cnt == 0 and not b.is_null}
     assert len(order) == len(free) == queue.num_free_blocks
