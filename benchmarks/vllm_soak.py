@@ -3,8 +3,8 @@
 vLLM's KV cache manager without a model, a pool under constant eviction, requests side
 by side that share prefixes, write, are preempted, carry hints. After each `--window` of
 them: resident memory, the share of prompt tokens hit, and the time to allocate and to
-free, median and p99 in microseconds of CPU. After every request the pool's laws
-are checked (`tests/vllm/laws.py`), outside of the times.
+free, median, p99 and the longest, in microseconds of CPU. After every request the laws
+of the pool are checked (`tests/vllm/laws.py`), outside of the times.
 
     PYTHONPATH=. python benchmarks/vllm_soak.py --requests 1000000
     PYTHONPATH=. python benchmarks/vllm_soak.py --minutes 60
@@ -89,8 +89,8 @@ def soak(name, requests, minutes, window, seed):
     alloc, free = np.zeros(window), np.zeros(window)
     end = time.monotonic() + 60 * minutes
     print(
-        f"{'requests':>10} {'MB':>7} {'hit':>6} {'alloc p50':>10} {'p99':>7}"
-        f" {'free p50':>9} {'p99':>7}"
+        f"{'requests':>10} {'MB':>7} {'hit':>6} {'alloc p50':>10} {'p99':>7} {'max':>8}"
+        f" {'free p50':>9} {'p99':>7} {'max':>8}"
     )
     for number in range(requests):
         manager.clock.now_s += rng.expovariate(20)
@@ -114,12 +114,12 @@ def soak(name, requests, minutes, window, seed):
         pool.check(running)
         if (number + 1) % window == 0:
             micros = [
-                1e6 * np.quantile(x, q) for x in (alloc, free) for q in (0.5, 0.99)
+                1e6 * np.quantile(x, q) for x in (alloc, free) for q in (0.5, 0.99, 1)
             ]
             print(
                 f"{number + 1:>10,} {resident_mb():>7.0f} {np.mean(shares):>6.3f}"
-                f" {micros[0]:>10.1f} {micros[1]:>7.1f} {micros[2]:>9.1f}"
-                f" {micros[3]:>7.1f}",
+                f" {micros[0]:>10.1f} {micros[1]:>7.1f} {micros[2]:>8.1f}"
+                f" {micros[3]:>9.1f} {micros[4]:>7.1f} {micros[5]:>8.1f}",
                 flush=True,
             )
             shares.clear()

@@ -33,7 +33,8 @@ class AgedOrder(Remembering):
 
     def _start(self) -> None:
         """Compiles, while the engine starts."""
-        self._reuse.worth(self._reuse.class_of(1, 1, 0), 0.0)
+        self._reuse.class_of(1, 1, 0)
+        self._reuse.compile_ahead()
 
     def finished(self, facts, ids, names, now_s) -> None:
         """Learns from the request, and asks the guard whom to trust."""
@@ -145,3 +146,4 @@ class LearnedOrder(AgedOrder):
         self._network.classes_of_few(np.zeros((1, len(NAMES)), np.float32))
         for cls in range(len(self._network.worths)):
             self._reuse.cls([cls])
+        self._reuse.worth(0, 0.0)

@@ -27,6 +27,8 @@ OF_RUN = ("time_s", "history", "step", "tokens", "frequency", "resume_p")
 OF_BLOCK = ("depth", "prefix_tokens", "recompute_s")
 LIVE = (*OF_REQUEST, *OF_RUN, *OF_BLOCK)
 REMEMBERED = 4096
+# Rows of the shapes that are compiled before a request could wait for one.
+LEAST, RUNS_AHEAD, BLOCKS_AHEAD = 8, 64, 8192
 
 
 class LiveKeys:
@@ -51,6 +53,7 @@ class LiveKeys:
         self._of_block = any(name in OF_BLOCK for name in policy.uses)
         self._seen: OrderedDict[tuple[Any, ...], float] = OrderedDict()
         self._returns = _Returns()
+        self._compile_ahead()
 
     def keys(
         self,
@@ -74,8 +77,7 @@ class LiveKeys:
             key = np.asarray(key, np.float32)
         else:
             n = runs[-1].stop if self._of_block else len(runs)
-            padded = {k: pad(column, 1, 8) for k, column in values.items()}
-            key = self._ask(Features(**padded))[:n]
+            key = self._ask_padded(values)[:n]
         if self._of_block:
             return [key[run.start : run.stop] for run in runs]
         return key.tolist()
@@ -90,6 +92,21 @@ class LiveKeys:
             key = self._policy.score(self._params, Features(**ones))
         return isinstance(key, np.ndarray)
 
+    def _compile_ahead(self) -> None:
+        if self._of_request:
+            self._by_request(Facts(), 1, 1)
+        if self._of_request or self._in_numpy:
+            return
+        rows = LEAST
+        while rows <= (BLOCKS_AHEAD if self._of_block else RUNS_AHEAD):
+            ends = [rows] if self._of_block else list(range(1, rows + 1))
+            runs = [Run(a, b, None) for a, b in zip([0, *ends], ends, strict=False)]
+            none = np.zeros((1, len(NAMES)), np.float32)
+            visit = Visit(none, [0] * len(runs), rows, 0, 1, None)
+            self._ask_padded(self._features(_Asked(Facts(), 1, runs, 0, 0.0, visit)))
+            rows *= 2
+        self._returns = _Returns()  # nothing has been asked yet
+
     def _by_request(self, facts: Facts, turn: int, n: int) -> float:
         known = {**facts._asdict(), "turn": turn, "request_blocks": n}
         name = tuple(known[name] for name in self._policy.uses)
@@ -99,6 +116,10 @@ class LiveKeys:
             values = {k: np.int32([known[k]]) for k in self._policy.uses}
             self._seen[name] = float(self._ask(Features(**values))[0])
         return self._seen[name]
+
+    def _ask_padded(self, values: dict[str, np.ndarray]) -> np.ndarray:
+        padded = {name: pad(column, 1, LEAST) for name, column in values.items()}
+        return self._ask(Features(**padded))
 
     def _ask(self, values: Features) -> np.ndarray:
         with jax.default_device(jax.devices("cpu")[0]):

@@ -2,7 +2,8 @@
 
 The counts are those that `perc.reuse.count_reuse` takes of a trace, epoch by epoch, and
 the rule's own `worth` turns them into a table. JAX is asked once an epoch, never for a
-request: epochs come after 32 requests, then whenever an eighth more are known.
+request: epochs come after 32 requests, then whenever an eighth more are known. Tables
+grow with the number of classes; `compile_ahead` keeps compilation out of requests.
 """
 
 from bisect import bisect_right
@@ -21,6 +22,7 @@ from perc.types import Features, OnlinePolicy
 REMEMBERED = 1 << 10  # answers of the rule, each on so many frequencies:
 AT_ONCE = 64
 LEAST = 64  # classes that a table has room for at first
+AHEAD = 1024  # and so many before a request may wait for a wider one to be compiled
 
 
 class LiveReuse:
@@ -51,6 +53,13 @@ class LiveReuse:
         self._priced: tuple[int, ...] | None = None  # classes of each level in it
         self._n_priced = 0  # of the finest
         self._row: dict[int, int] = {}  # of classes that are newer than it
+
+    def compile_ahead(self) -> None:
+        """Has the rule compiled for tables as wide as they may come; needs a class."""
+        width = LEAST
+        while width <= AHEAD:
+            self._table(width)
+            width *= 2
 
     def class_of(self, frequency: int, turn: int, kind: int) -> int:
         """The number of the class of full blocks that were used so, by the rule."""
@@ -159,14 +168,16 @@ class LiveReuse:
 
     def _price(self) -> None:
         """Asks the rule what blocks are worth, with room for classes to come."""
-        with jax.default_device(jax.devices("cpu")[0]):
-            reuse = self._reuse()
-            rule = self._policy.rule
-            table = one_peak(jnp.float32(rule.worth(self._policy.params, reuse)))
-        self._worth = np.asarray(table)[0].tolist()
+        self._worth = self._table(LEAST).tolist()
         self._priced = tuple(map(len, self._parents))
         self._n_priced = len(self._named)
         self._row.clear()
+
+    def _table(self, width: int) -> np.ndarray:
+        """What the rule says of the counts f32[K, A], of `width` classes or more."""
+        with jax.default_device(jax.devices("cpu")[0]):
+            worth = self._policy.rule.worth(self._policy.params, self._reuse(width))
+            return np.asarray(one_peak(jnp.float32(worth)))[0]
 
     def _row_of_new(self, cls: int) -> int:
         """The row of a class that has come since: all it has leans on those above.
@@ -186,19 +197,19 @@ class LiveReuse:
             self._row[cls] = row
         return row
 
-    def _reuse(self) -> Reuse:
+    def _reuse(self, width: int) -> Reuse:
         """The counts, with a class to come below each class of each level.
 
         Those of level l stand behind its own classes, in the order of the classes of
-        the level above, and of those to come there.
+        the level above, and of those to come there. All levels have one width, so that
+        there are few shapes to compile.
         """
         to_come, levels = 1, []
         for level in self._parents:
-            wide = np.array([*level, *range(to_come)], np.int32)
-            levels.append(_padded(wide, bucket(len(wide), LEAST)))
+            levels.append(np.array([*level, *range(to_come)], np.int32))
             to_come += len(level)
-        parents = tuple(levels)
-        size = len(parents[-1])
+        size = bucket(max(map(len, levels)), width)
+        parents = tuple(_padded(level, size) for level in levels)
         events, at_risk = (
             _padded(known.astype(np.float32), size)[None, :size]
             for known in self._known

@@ -11,6 +11,7 @@ from perc.errors import InputError
 from perc.guard import guarded
 from perc.policies.registry import registry
 from tests.bridges.engine import Engine
+from tests.bridges.traffic import sessions
 
 LIVE = ["lru", "perc", "perc_decay", "priority"]
 KNOWING = LIVE[1:]  # hints reach those that remember requests
@@ -137,22 +138,6 @@ def test_policies_that_no_server_can_serve_say_why(name):
 def test_items_of_other_engines_have_no_history_and_no_guard():
     with pytest.raises(InputError, match="cannot be kept for single items"):
         ItemScores(guarded(registry["perc"]()))
-
-
-def sessions(seed, requests):
-    """Chains of sessions that grow and of prompts that come once, and their times."""
-    rng = np.random.default_rng(seed)
-    names, grown, now_s = iter(range(10**9)), {}, 0.0
-    for _ in range(requests):
-        now_s += rng.exponential(0.05)
-        if rng.random() < 0.4:
-            yield [next(names) for _ in range(rng.integers(1, 12))], now_s
-            continue
-        key = int(rng.integers(0, 60))
-        chain = grown.get(key, [])
-        chain = [] if len(chain) > 14 else chain
-        grown[key] = chain + [next(names) for _ in range(rng.integers(1, 4))]
-        yield grown[key], now_s
 
 
 def test_what_is_forgotten_still_counts_as_not_returned():

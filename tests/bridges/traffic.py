@@ -55,6 +55,22 @@ def trace_of(rows, gaps, session, kind, priority):
     )
 
 
+def sessions(seed, requests):
+    """Chains of sessions that grow and of prompts that come once, and their times."""
+    rng = np.random.default_rng(seed)
+    names, grown, now_s = iter(range(10**9)), {}, 0.0
+    for _ in range(requests):
+        now_s += rng.exponential(0.05)
+        if rng.random() < 0.4:
+            yield [next(names) for _ in range(rng.integers(1, 12))], now_s
+            continue
+        key = int(rng.integers(0, 60))
+        chain = grown.get(key, [])
+        chain = [] if len(chain) > 14 else chain
+        grown[key] = chain + [next(names) for _ in range(rng.integers(1, 4))]
+        yield grown[key], now_s
+
+
 def requests(trace):
     """Chain, facts and time of each request."""
     for r, (a, b) in enumerate(zip(trace.start, trace.stop, strict=True)):

@@ -1,0 +1,43 @@
+"""A server compiles while it starts: no request waits for it."""
+
+import jax
+import pytest
+
+from perc.bridges.live_reuse import LEAST
+from perc.bridges.orders import order_of
+from perc.bridges.uses import Facts
+from perc.policies.learned import HEADS, learned
+from perc.policies.learned_key import lease_key
+from perc.policies.registry import registry
+from perc.types import Policy
+from tests.bridges.engine import Engine
+from tests.bridges.traffic import sessions
+from tests.policies.test_learned import network
+
+
+def _deep(params, f):
+    return jax.numpy.sqrt(f.depth + 1.0) + f.recompute_s
+
+
+POLICIES = {
+    **{name: registry[name]() for name in ("perc", "perc_decay", "priority", "lfu")},
+    "by block": Policy((), _deep, "deep", ("depth", "recompute_s"), chain=True),
+    "learned": learned(network(HEADS[0])),
+    "learned, no guard": learned(network(HEADS[0]), guard=None),
+    "lease": lease_key(network(HEADS[0]), 0.02),
+}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_nothing_is_compiled_for_a_request(name, caplog):
+    """Not even where hints make four times the classes that a table begins with."""
+    jax.clear_caches()
+    cache = Engine(order_of(POLICIES[name], 64, 4), 64)
+    with jax.log_compiles():
+        for number, (chain, now_s) in enumerate(sessions(0, 2000)):
+            kind, turn = number % 16, 1 + number // 16 % 6
+            facts = Facts(kind=kind, turn=turn, input_tokens=4 * len(chain))
+            cache.serve(chain, facts, now_s=now_s)
+    assert [record.getMessage() for record in caplog.records] == []
+    if name == "perc":
+        assert len(cache.cache.order._reuse._named) > 4 * LEAST
