@@ -26,6 +26,22 @@ def bad_line(path: object, line: int, what: str, remedy: str) -> InputError:
     return InputError(f"{path}, line {line}: {what}. {remedy}")
 
 
+def outline(value: object) -> str:
+    """What stands where a person's words should: of what kind and size, not the words.
+
+    Prompts are private, and errors end up in logs.
+    """
+    if isinstance(value, str):
+        return f"text of length {len(value):,}"
+    if isinstance(value, list | tuple):
+        return f"a list of length {len(value):,}"
+    if isinstance(value, dict):
+        return f"an object of length {len(value):,}"
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    return repr(value)  # a number, a truth, nothing
+
+
 def check_whole(owner: str, name: str, value: int, low: int, high: int) -> int:
     """Returns a parameter that is a whole number from `low` to `high`.
 

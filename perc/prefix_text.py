@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perc.errors import InputError, TraceWarning
+from perc.errors import InputError, TraceWarning, outline
 from perc.prefix_traces import trace_of_tokens
 from perc.profile_table import table_rows
 from perc.traces.files import magic, records
@@ -170,7 +170,8 @@ def _rows(path: str) -> Iterator[tuple[int, dict]]:
     elif any(part == ".csv" for part in _suffixes(path)):
         kind = "CSV"
     else:
-        yield from ((record.line, record.fields) for record in records(path))
+        rows = records(path, private=True)
+        yield from ((record.line, record.fields) for record in rows)
         return
     at = 0
     for at, row in enumerate(table_rows(path, kind), 1):
@@ -189,7 +190,7 @@ def _text(path: str, at: int, name: str, value: object) -> str:
     # A lone surrogate can be written in JSON, but is no text to tokenise.
     if isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value):
         return value
-    raise _wrong(path, at, name, value, "text")
+    raise _wrong(path, at, name, outline(value), "text that UTF-8 can hold")
 
 
 def _answer(path: str, at: int, name: str, value: object) -> str:
@@ -201,7 +202,8 @@ def _label(path: str, at: int, name: str, value: object) -> str | int | None:
         return None
     if isinstance(value, str) or type(value) is int:
         return value
-    raise _wrong(path, at, name, value, "a string, a whole number or nothing")
+    allowed = "a string, a whole number or nothing"
+    raise _wrong(path, at, name, _short(value), allowed)
 
 
 def _seconds(path: str, at: int, name: str, value: object) -> float:
@@ -212,10 +214,14 @@ def _seconds(path: str, at: int, name: str, value: object) -> float:
                 return seconds
     except ValueError:
         pass
-    raise _wrong(path, at, name, value, "seconds, a number from 0 to 1e15")
+    allowed = "seconds, a number from 0 to 1e15"
+    raise _wrong(path, at, name, _short(value), allowed)
 
 
-def _wrong(path: str, at: int, name: str, value: object, allowed: str) -> InputError:
+def _short(value: object) -> str:
     shown = repr(value)
-    shown = shown if len(shown) <= 40 else shown[:37] + "..."
+    return shown if len(shown) <= 40 else shown[:37] + "..."
+
+
+def _wrong(path: str, at: int, name: str, shown: str, allowed: str) -> InputError:
     return InputError(f"{path}, row {at}: {name} is {shown}, must be {allowed}. {MEND}")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from perc.errors import InputError
+from perc.errors import InputError, outline
 from perc.profile_table import table_rows
 from perc.traces.files import chunks, magic, records
 
@@ -41,7 +41,6 @@ PROMPTS = (
 )
 ANSWERS = ("output", "response", "answer", "completion", "assistant_response")
 ANSWERING = {"gpt", "assistant", "chatgpt", "model", "bot"}  # other roles ask
-SHOWN = 40  # characters of a wrong value in a message
 
 
 class Message(NamedTuple):
@@ -193,7 +192,7 @@ def _text(source: str, at: int, name: str, value: object) -> str:
         joined = "\n".join(part for part in parts if isinstance(part, str))
     if isinstance(joined, str) and _sound(joined):
         return joined
-    raise _wrong(source, at, name, value, "text")
+    raise _wrong(source, at, name, value, "text that UTF-8 can hold")
 
 
 def _sound(text: str) -> bool:
@@ -216,7 +215,7 @@ def _rows(path: str) -> Iterator[dict]:
     elif ".csv" in (suffix.lower() for suffix in Path(path).suffixes[-2:]):
         yield from table_rows(path, "CSV")
     elif (told := _whole_json(path)) is None:
-        yield from (record.fields for record in records(path))
+        yield from (record.fields for record in records(path, private=True))
     else:
         for at, row in enumerate(told):
             if not isinstance(row, dict):
@@ -264,8 +263,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def _wrong(source: str, at: int, name: str, value: object, allowed: str) -> InputError:
-    shown = repr(value)
-    shown = shown if len(shown) <= SHOWN else shown[: SHOWN - 3] + "..."
     return InputError(
-        f"{source}, row-{at}: {name} is {shown}, must be {allowed}. Mend or drop it."
+        f"{source}, row-{at}: {name} is {outline(value)}, must be {allowed}. Mend or "
+        "drop it."
     )

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from perc.cli.loading import AS_IT_COMES, Loading, open_trace
 
@@ -11,6 +11,7 @@ def convert(
     source: Annotated[Positional[str], arg(metavar="TRACE")],
     target: Annotated[Positional[str], arg(metavar="FILE.parquet")],
     *,
+    redact: FlagCreatePairsOff[bool] = False,
     loading: OmitArgPrefixes[Loading] = AS_IT_COMES,
 ) -> None:
     """Convert a trace to parquet, perc's own format, which loads fast and exactly.
@@ -18,6 +19,8 @@ def convert(
     Args:
         source: file of the trace; for RAGPulse its folder or archive.
         target: file to write, a name that ends in .parquet; replaced if it exists.
+        redact: leave out what words the file has, names of kinds and its own, before
+            it is given to others. Prompts and names of sessions are never in it.
         loading: how to read the trace.
 
     Raises:
@@ -27,6 +30,10 @@ def convert(
 
     check_target(target)
     trace = open_trace(source, loading)
+    if redact:
+        from perc.traces.redact import redacted
+
+        trace = redacted(trace)
     save(trace, target)
     print(
         f"{target}: {trace.n_requests:,} requests, {trace.n_accesses:,} accesses of "

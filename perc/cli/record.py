@@ -29,6 +29,7 @@ def record(
     seconds: Annotated[float | None, arg(metavar="S")] = None,
     requests: Annotated[int | None, arg(metavar="N")] = None,
     gap_s: float = 2.0,
+    redact: FlagCreatePairsOff[bool] = False,
     json: FlagCreatePairsOff[bool] = False,
 ) -> None:
     """Record a running engine, and make one trace of the parts.
@@ -52,6 +53,9 @@ def record(
         requests: stop listening after so many.
         gap_s: blocks that are stored later than that after the ones before them belong
             to a new request.
+        redact: with --join: leave out clients' words for kinds of requests and the
+            recording's name, before the trace is given to others. Prompts and names of
+            sessions are never in it.
         json: print one JSON object instead of sentences.
 
     Raises:
@@ -63,8 +67,10 @@ def record(
             "listen to an engine."
         )
     if join is not None:
-        _join(join, out, recording, json)
+        _join(join, out, recording, redact, json)
         return
+    if redact:
+        raise InputError("--redact changes nothing here; say it to --join.")
     assert source is not None
     check_number("--gap-s", "seconds", gap_s, above=True)
     if seconds is not None:
@@ -74,14 +80,17 @@ def record(
     _listen(source, topic, out, seconds, requests, gap_s, json)
 
 
-def _join(folder: str, out: Path, recording: str | None, json: bool) -> None:
+def _join(
+    folder: str, out: Path, recording: str | None, redact: bool, json: bool
+) -> None:
     from perc.bridges.recording_join import join
     from perc.traces import save
+    from perc.traces.redact import redacted
 
     if out.suffix != ".parquet":
         raise InputError(f"--out {out}: must end in .parquet.")
     joined = join(folder, recording)
-    save(joined.trace, out)
+    save(redacted(joined.trace) if redact else joined.trace, out)
     facts = _facts(joined)
     if json:
         print(json_module.dumps({"out": os.fspath(out), **facts}, allow_nan=False))

@@ -18,6 +18,7 @@ def trace_from_prompts(
     arrival: str = "arrival",
     answer: str = "answer",
     templated: FlagCreatePairsOff[bool] = False,
+    redact: FlagCreatePairsOff[bool] = False,
 ) -> None:
     """Turn a table of prompts into a trace: tokenise them, cut them into blocks.
 
@@ -31,6 +32,7 @@ def trace_from_prompts(
         arrival: column of seconds; absent: one request a second.
         answer: column of the text that was written; absent: no token of output.
         templated: the prompts have the model's special tokens already.
+        redact: leave out the name of the file, too; no prompt is in a trace.
 
     Raises:
         InputError: if a file, a column or a value is not as it must be.
@@ -47,6 +49,10 @@ def trace_from_prompts(
         names=Names(prompt, session, arrival, answer),
         special_tokens=not templated,
     )
+    if redact:
+        from perc.traces.redact import redacted
+
+        trace = redacted(trace)
     save(trace, out)
     shared = (trace.prev >= 0).sum() / max(trace.n_accesses, 1)
     print(

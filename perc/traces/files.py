@@ -179,8 +179,10 @@ def _unique_keys(pairs: list[tuple[str, object]]) -> dict:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
-def parse_records(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record]:
-    """One `Record` a line.
+def parse_records(
+    path: str, lines: Iterable[tuple[int, str]], *, private: bool = False
+) -> Iterator[Record]:
+    """One `Record` a line; errors do not quote a line of a `private` file.
 
     Raises:
         InputError: if a line is no JSON object, or names a field twice.
@@ -190,9 +192,8 @@ def parse_records(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[Recor
             fields = _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             shown = text if len(text) <= 40 else text[:37] + "..."
-            raise bad_line(
-                path, number, f"no JSON ({error}): {shown}", "Mend or drop the line."
-            ) from error
+            what = f"no JSON ({error})" + ("" if private else f": {shown}")
+            raise bad_line(path, number, what, "Mend or drop the line.") from error
         if not isinstance(fields, dict):
             raise bad_line(
                 path,
@@ -203,8 +204,10 @@ def parse_records(path: str, lines: Iterable[tuple[int, str]]) -> Iterator[Recor
         yield Record(path, number, fields)
 
 
-def records(path: str | Path, progress: Progress = None) -> Iterator[Record]:
+def records(
+    path: str | Path, progress: Progress = None, *, private: bool = False
+) -> Iterator[Record]:
     """The JSON objects of a JSONL file, compressed or not; see `chunks` for errors."""
     name = str(path)
     lines = split_lines(name, chunks(path, progress))
-    return parse_records(name, text_lines(name, lines))
+    return parse_records(name, text_lines(name, lines), private=private)

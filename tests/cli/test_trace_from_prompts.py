@@ -139,9 +139,12 @@ def test_a_row_without_an_answer_has_no_token_of_it(model, tmp_path):
     "rows, said_of_it",
     [
         ('{"text": "a"}', "no column 'prompt'; there are: text"),
-        ('{"prompt": 3}', "row 1: prompt is 3, must be text. Mend or drop it."),
+        (
+            '{"prompt": 3}',
+            "row 1: prompt is 3, must be text that UTF-8 can hold",
+        ),
         ('{"prompt": "a"}\n{"session": "b"}', "row 2: prompt is None, must be text"),
-        ('{"prompt": "\\ud800"}', "row 1: prompt is '\\ud800', must be text"),
+        ('{"prompt": "\\ud800"}', "row 1: prompt is text of length 1, must be text"),
         ('{"prompt": "a", "session": [1]}', "session is [1], must be a string"),
         ('{"prompt": "a", "arrival": "noon"}', "arrival is 'noon', must be seconds"),
         ('{"prompt": "a", "arrival": -1}', "arrival is -1, must be seconds"),
