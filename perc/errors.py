@@ -7,14 +7,22 @@ INT32_MAX = 2**31 - 1
 UINT32_MAX = 2**32 - 1
 # A token costs about 1e-5 s to recompute; its eighth power is the last in a float32.
 STEEPEST = 8.0
+LONGEST_MESSAGE = 2000  # characters; of a longer one the middle is left out
 
 
 class InputError(ValueError):
     """A person can mend this: a file, a flag or an argument is not as it must be.
 
     The message names the place, the value and the remedy. The command line prints it
-    without a traceback and exits with 2.
+    without a traceback and exits with 2. A value may be a million digits long: places
+    stand at the beginning, remedies at the end, so the middle of a long one goes.
     """
+
+    def __init__(self, message: str = "") -> None:
+        half = LONGEST_MESSAGE // 2
+        if len(message) > LONGEST_MESSAGE:
+            message = f"{message[:half]} [...] {message[-half:]}"
+        super().__init__(message)
 
 
 class TraceWarning(UserWarning):

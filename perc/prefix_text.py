@@ -129,7 +129,14 @@ def tokenise(
     """Token ids of each text."""
     left = iter(texts)
     while batch := list(islice(left, BATCH)):
-        for found in tokenizer.encode_batch(batch, add_special_tokens=special):
+        try:
+            encoded = tokenizer.encode_batch(batch, add_special_tokens=special)
+        except Exception as error:  # the package raises no narrower one
+            raise InputError(
+                f"the tokenizer fails on these texts ({error}); give the tokenizer.json "
+                "of the model."
+            ) from None
+        for found in encoded:
             yield found.ids
 
 

@@ -4,6 +4,7 @@ import hashlib
 import inspect
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
@@ -28,6 +29,7 @@ READING = {  # options of a trace file
 RANGE, DRAW = ("from", "to", "steps"), ("low", "high", "samples")
 SCALES = ("linear", "log")
 LARGEST_SEED = 2**32 - 1
+MOST = 1_000_000  # configurations of a grid
 SCALARS = (bool, int, float, str)
 
 
@@ -52,6 +54,7 @@ def parse(table: Mapping[str, Any]) -> Grid:
         seeds=tuple(_seed(item) for item in _list("seeds", table.get("seeds", [0]))),
         warmup=_warmup(table.get("warmup", 0.0)),
     )
+    _check_size(grid)
     _try_all(grid)
     return grid
 
@@ -83,7 +86,7 @@ def _number(where: str, given: Any, *, whole: bool = False) -> int | float:
     if isinstance(given, bool) or not isinstance(given, kind):
         kind = "a whole number" if whole else "a number"
         raise InputError(f"{where} is {given!r}; give {kind}.")
-    if not math.isfinite(given):
+    if not abs(given) <= sys.float_info.max:  # math.isfinite fails beyond it
         raise InputError(f"{where} is {given!r}; give a finite number.")
     return int(given) if isinstance(given, Integral) else float(given)
 
@@ -261,6 +264,8 @@ def _spread(where: str, given: Mapping[str, Any], whole: bool) -> tuple | Draw:
         )
     if count < (1 if keys is DRAW else 2):
         raise InputError(f"{where}.{keys[2]} is {count}; give more.")
+    if count > MOST:
+        raise InputError(f"{where}.{keys[2]} is {count}; give {MOST:,} at most.")
     if keys is DRAW:
         return Draw(low, high, scale, count, whole)
     steps = (between(low, high, i / (count - 1), scale, whole) for i in range(count))
@@ -288,6 +293,23 @@ def _content(policy: "Policy | Any") -> str:
     for leaf in map(np.asarray, leaves):
         found.update(str((leaf.dtype, leaf.shape)).encode() + leaf.tobytes())
     return found.hexdigest()
+
+
+def _check_size(grid: Grid) -> None:
+    """Counts configurations before the first is made."""
+    seeds = len(grid.seeds)
+    traces = sum(seeds if trace.seeded else 1 for trace in grid.traces)
+    policies = sum(
+        math.prod(map(len, spec.fixed.values()))
+        * max((draw.samples for draw in spec.draws.values()), default=1)
+        * (seeds if spec.seeded else 1)
+        for spec in grid.policies
+    )
+    if traces * policies > MOST:
+        raise InputError(
+            f"{traces * policies:,} configurations, at most {MOST:,}; give fewer "
+            "values, steps, samples or seeds, or several grids."
+        )
 
 
 def _try_all(grid: Grid) -> None:

@@ -77,10 +77,23 @@ def begin(folder: Path, grid: Grid) -> None:
     }
     path = folder / "sweep.json"
     if path.exists():
-        _check_same(folder, json.loads(path.read_text()), wanted)
+        _check_same(folder, _begun(path), wanted)
         return
     text = json.dumps(wanted, indent=2) + "\n"
     write_atomically(path, lambda temporary: temporary.write_text(text))
+
+
+def _begun(path: Path) -> dict:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and isinstance(found.get("versions"), dict):
+            return found
+        why = "no object with versions"
+    except (OSError, ValueError, RecursionError) as error:
+        why = str(error)
+    raise InputError(
+        f"{path}: not as perc sweep wrote it ({why}). Choose another folder."
+    )
 
 
 def _check_same(folder: Path, found: dict, wanted: dict) -> None:
@@ -138,29 +151,47 @@ def parts(folder: Path) -> "pl.DataFrame | None":
     import polars as pl
 
     files = sorted((folder / "parts").glob("[!.]*.parquet"))
-    return pl.concat([pl.read_parquet(file) for file in files]) if files else None
+    tables = [_table(file) for file in files]
+    for file, table in zip(files, tables, strict=True):
+        if table.schema != tables[0].schema:
+            raise _damaged(file, f"it has other columns than {files[0].name}")
+    return pl.concat(tables) if tables else None
+
+
+def _table(file: Path, columns: list[str] | None = None) -> "pl.DataFrame":
+    import polars as pl
+
+    exceptions = pl.exceptions  # a damaged page makes polars panic
+    try:
+        return pl.read_parquet(file, columns=columns)
+    except (OSError, exceptions.PolarsError, exceptions.PanicException) as error:
+        raise _damaged(file, str(error).split("\n")[0]) from None
+
+
+def _damaged(file: Path, why: str) -> InputError:
+    return InputError(
+        f"{file}: not as perc sweep wrote it ({why}). Remove the file; the same "
+        "command then makes its rows again."
+    )
 
 
 def finished(folder: Path) -> dict[str, str]:
     """Ids of finished configurations, with the digest of the trace that was swept."""
-    import polars as pl
-
     found: dict[str, str] = {}
     for file in (folder / "parts").glob("[!.]*.parquet"):
-        part = pl.read_parquet(file, columns=["config", "trace_sha256"])
+        part = _table(file, ["config", "trace_sha256"])
         found.update(part.unique().iter_rows())
     return found
 
 
 def results(folder: Path) -> "pl.DataFrame | None":
     """The table of a sweep that is done."""
-    import polars as pl
-
     path = folder / RESULTS
     if not path.exists():
         return None
+    found = _table(path)  # before the parts go, of which it was made
     shutil.rmtree(folder / "parts", ignore_errors=True)
-    return pl.read_parquet(path)
+    return found
 
 
 def merge(folder: Path, grid: Grid, units: Sequence[Configuration]) -> "pl.DataFrame":
@@ -170,6 +201,8 @@ def merge(folder: Path, grid: Grid, units: Sequence[Configuration]) -> "pl.DataF
     found = parts(folder)
     if found is None:
         found = pl.DataFrame(schema=schema(grid))
+    if found.schema != pl.Schema(schema(grid)):
+        raise _damaged(folder / "parts", "columns are not those of the grid")
     place = pl.DataFrame(
         {"config": [unit.id for unit in units], "place": range(len(units))}
     )

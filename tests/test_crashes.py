@@ -1,6 +1,6 @@
 """Commands that are killed at any moment: nothing torn, the same results afterwards.
 
-    python -m tests.test_crashes --kills 100     kill -9, so often for each command
+    python -m tests.test_crashes --kills 100     kill -9 at work, so often a command
 
 What stands under a final name is whole. The same command, run again to its end, leaves
 the files that an undisturbed run leaves, whatever the killed ones left behind.
@@ -113,7 +113,10 @@ def run(words, folder, *, kill_after_s=None):
 
 
 def play(name, kills, base, seed=0):
-    """Kills a command so often, then lets it end; how many kills struck it at work."""
+    """Kills a command at work so often, then lets it end; how many kills struck.
+
+    A kill that comes too late is tried again, up to four times as many in all.
+    """
     rng = random.Random(f"{name} {seed}")
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         quiet, killed = Path(one), Path(two)
@@ -121,13 +124,15 @@ def play(name, kills, base, seed=0):
             shutil.copytree(base, folder, dirs_exist_ok=True)
         whole_s = run(COMMANDS[name], quiet)
         assert whole_s is not None
-        struck = 0
-        for _ in range(kills):
+        struck = tried = 0
+        while struck < kills and tried < 4 * kills:
             after_s = rng.uniform(0.2, 1.0) * whole_s
-            survived = run(COMMANDS[name], killed, kill_after_s=after_s) is not None
+            took_s = run(COMMANDS[name], killed, kill_after_s=after_s)
             check_whole(killed)
-            struck += not survived
-            if survived:  # nothing is left to be killed at: begin anew
+            tried += 1
+            struck += took_s is None
+            if took_s is not None:  # nothing is left to be killed at: begin anew
+                whole_s = min(whole_s, took_s)  # the machine was busier before
                 assert contents(killed) == contents(quiet), name
                 shutil.rmtree(killed)
                 shutil.copytree(base, killed)
@@ -157,7 +162,7 @@ def test_a_recorder_stands_many_kills():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_stands_many_kills(name, base):
-    assert play(name, 15, base) > 5
+    assert play(name, 15, base) == 15
 
 
 if __name__ == "__main__":

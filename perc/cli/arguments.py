@@ -24,7 +24,7 @@ def _flags(path: str) -> list[str]:
     try:
         with open(path, "rb") as file:
             table = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"@{path}: {error}. Give a TOML file of flags, such as "
             'policies = ["lru", "perc"]'

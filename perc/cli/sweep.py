@@ -154,20 +154,15 @@ def _print(table: "pl.DataFrame", grid: "Grid", count: int, out: Path) -> None:
 
 
 def _best_table(trace: str, best: "pl.DataFrame", parameters: list[str]):
-    from rich import box
-    from rich.table import Table
+    from perc.report.tables import policy_table
 
-    shown = Table(
+    shown = policy_table(
+        ("block\nhits", "LRU", "bound", "gap\nclosed"),
+        ("best configuration",),
         title=trace,
         title_justify="left",
-        box=box.SIMPLE_HEAD,
         caption="gap closed: 0 % = LRU, 100 % = clairvoyant bound",
-        pad_edge=False,
     )
-    shown.add_column("blocks", justify="right", no_wrap=True)
-    shown.add_column("best configuration", overflow="fold")
-    for name in ("block\nhits", "LRU", "bound", "gap\nclosed"):
-        shown.add_column(name, justify="right", no_wrap=True)
     for row in best.head(MOST_LINES).iter_rows(named=True):
         named = [f"{p}={_short(row[p])}" for p in parameters if row[p] is not None]
         gap = row["gap_closed"]

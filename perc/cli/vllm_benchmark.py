@@ -173,18 +173,34 @@ def show_job(
     Raises:
         InputError: if the file is none of such a script.
     """
-    from perc.report.trial_tables import trials
+    job, table = _found(result)
+    _show(job, table, as_json=json, out=out)
 
+
+def _found(result: Path) -> "tuple[dict[str, Any], pl.DataFrame]":
+    """The job of a file of results, and its table; all that is shown of them is there.
+
+    Raises:
+        InputError: if the file is none of such a script.
+    """
+    import polars as pl
+
+    from perc.report.trial_tables import sentences, trials, trials_table
+
+    wrong = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     try:
-        found = json_module.loads(result.read_text())
-        table = trials(found["job"], found["results"])
+        found = json_module.loads(result.read_text(encoding="utf-8"))
+        job, table = found["job"], trials(found["job"], found["results"])
+        sentences(table), trials_table(table)
+        f"{len(job['requests']):,}{job['repeats']:,}"
     except OSError as error:
         raise InputError(f"{result}: {error.strerror}; check the path.") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (*wrong, RecursionError, pl.exceptions.PolarsError) as error:
         raise InputError(
-            f"{result}: not what a script of perc render-job writes ({error!r})."
+            f"{result}: not what a script of perc render-job writes "
+            f"({type(error).__name__}: {error})."
         ) from None
-    _show(found["job"], table, as_json=json, out=out)
+    return job, table
 
 
 def _job(trace: str | None, trial: Trial, loading: Loading) -> dict[str, Any]:

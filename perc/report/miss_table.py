@@ -1,12 +1,11 @@
 """Why each policy missed, for the terminal."""
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from perc.attribution import CAUSES, Attribution
 from perc.metrics import ratio
-from perc.report.tables import by_capacity
+from perc.report.tables import by_capacity, policy_table
 
 ALWAYS_SHOWN = ("policy", "capacity", "cold")
 
@@ -17,21 +16,15 @@ def miss_table(found: Attribution) -> Table:
     One section a capacity, one line a policy and group; a line sums to 100 %. The
     causes `hybrid`, `retention` and `rounding` have a column only where they occur.
     """
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title="Why it missed, % of prompt tokens",
-        title_justify="left",
-        pad_edge=False,
-        collapse_padding=True,
-    )
     grouped = any(row.group != "all" for row in found.rows)
     causes = shown_causes(found)
-    table.add_column("blocks", justify="right", no_wrap=True)
-    table.add_column("policy", overflow="fold")
-    if grouped:
-        table.add_column("group", overflow="fold")
-    for name in ("\nhit", *(f"miss:\n{cause}" for cause in causes)):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = policy_table(
+        ("\nhit", *(f"miss:\n{cause}" for cause in causes)),
+        ("policy", "group") if grouped else ("policy",),
+        title="Why it missed, % of prompt tokens",
+        title_justify="left",
+        collapse_padding=True,
+    )
     for row, blocks in by_capacity(table, found.rows):
         tokens = (row.hit_tokens, *(row.misses[cause].tokens for cause in causes))
         table.add_row(

@@ -13,6 +13,25 @@ from perc.sampling import Estimate
 Row = TypeVar("Row", bound=Any)
 
 
+def policy_table(
+    columns: Iterable[str], words: Iterable[str] = ("policy",), **look: Any
+) -> Table:
+    """An empty table of capacities, `words` that may break, and columns of figures.
+
+    Args:
+        columns: heads of the figures.
+        words: heads of what stands between capacity and figures.
+        look: of `rich.table.Table`: title, caption, ...
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, **look)
+    table.add_column("blocks", justify="right", no_wrap=True)
+    for name in words:
+        table.add_column(name, overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
 def by_capacity(table: Table, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
     """Rows with the capacity that heads their section, "" below; adds the sections.
 
@@ -31,17 +50,12 @@ def by_capacity(table: Table, rows: Iterable[Row]) -> Iterator[tuple[Row, str]]:
 
 def comparison_table(result: Comparison) -> Table:
     """One section a capacity, one line a policy; what loses to LRU is marked."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
+    costs = ("recompute\nM tokens", "recompute\ns")
+    table = policy_table(
+        ("block\nhits", "token\nhits", *costs, "gap\nclosed"),
         caption="gap closed: 0 % = LRU, 100 % = belady, or belady_bypass for a policy "
         "that may bypass; * = knows the future; red = worse than LRU",
-        pad_edge=False,
     )
-    table.add_column("blocks", justify="right", no_wrap=True)
-    table.add_column("policy", overflow="fold")  # the only one that may break
-    for name in ("block\nhits", "token\nhits", "recompute\nM tokens", "recompute\ns"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("gap\nclosed", justify="right", no_wrap=True)
     lru = lru_ratios(result)
     for row, blocks in by_capacity(table, result.rows):
         loses = row.block_hit_ratio < lru[row.capacity_blocks]

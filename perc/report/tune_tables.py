@@ -1,25 +1,19 @@
 """A tuning for the terminal: the scores, and whether they are worth it."""
 
-from rich import box
 from rich.table import Table
 
-from perc.report.tables import by_capacity
+from perc.report.tables import by_capacity, policy_table
 from perc.tune import Tuning
 from perc.tune_verdict import Margin
 
 
 def tuning_table(tuning: Tuning) -> Table:
     """One section a capacity, one line a contestant."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
+    table = policy_table(
+        ("training", "held\nout", "tuned is\nahead by", "gap\nclosed"),
         caption="shares in %; [ ]: 95 % interval of tuned - the line's policy; *: "
         "clairvoyant bound",
-        pad_edge=False,
     )
-    table.add_column("blocks", justify="right", no_wrap=True)
-    table.add_column("policy", overflow="fold")
-    for name in ("training", "held\nout", "tuned is\nahead by", "gap\nclosed"):
-        table.add_column(name, justify="right", no_wrap=True)
     margins = {(m.over, m.capacity_blocks): m for m in tuning.judged.margins}
     for row, blocks in by_capacity(table, tuning.judged.rows):
         margin = margins.get((row.contestant, row.capacity_blocks))

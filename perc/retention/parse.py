@@ -1,6 +1,6 @@
 """Reads a file of rules; every mistake is named, with what to write instead."""
 
-import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -219,7 +219,7 @@ def _seconds(where: str, given: Any) -> float | None:
 
 def _amount(where: str, given: Any) -> Amount:
     good = isinstance(given, int | float) and not isinstance(given, bool)
-    if not good or not math.isfinite(given) or given < 0:
+    if not good or not 0 <= given <= sys.float_info.max:
         raise InputError(
             f"{where} is {given!r}; give blocks (1000) or a share of the cache (0.25)."
         )

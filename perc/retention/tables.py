@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich import box
 from rich.table import Table
 
-from perc.report.tables import by_capacity
+from perc.report.tables import by_capacity, policy_table
 from perc.report.verdict import LEVEL
 from perc.retention.report import RuleComparison, RuledRow
 
@@ -14,18 +14,12 @@ WIDTH = 5  # policies side by side
 
 def rules_table(result: RuleComparison) -> Table:
     """One section a capacity, one line a policy; red where the rules cost hits."""
-    table = Table(
-        box=box.SIMPLE_HEAD,
+    hits = ("block hits\nwithout", "\nwith", "\ngain")
+    table = policy_table(
+        (*hits, "recompute s\nwithout", "\nwith"),
         caption="all requests, without rules and with them; gain in points; * = knows "
         "the future, but not the rules; red = the rules cost hits",
-        pad_edge=False,
     )
-    table.add_column("blocks", justify="right", no_wrap=True)
-    table.add_column("policy", overflow="fold")
-    for name in ("block hits\nwithout", "\nwith", "\ngain"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("recompute s\nwithout", "\nwith"):
-        table.add_column(name, justify="right", no_wrap=True)
     for row, blocks in by_capacity(table, result.rows):
         old, new = row.without, row.with_rules
         table.add_row(
