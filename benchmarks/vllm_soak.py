@@ -39,7 +39,8 @@ def prompts(rng):
                 chain = []
             chain = chain + [next(fresh) for _ in range(rng.randint(1, 4))]
             sessions[key] = chain
-        yield [edge for edge in chain for _ in range(BLOCK)]
+        tokens = [edge for edge in chain for _ in range(BLOCK)]
+        yield tokens + [0] * rng.randrange(BLOCK)  # the last block may be partial
 
 
 def hint(rng):
@@ -56,12 +57,14 @@ class Laws:
     def __init__(self, manager):
         self.manager, self.parent = manager, {}
 
-    def learn(self, request):
+    def learn(self, request, running):
         """The request has these hashes, root first."""
         hashes = request.block_hashes
         self.parent |= dict(zip(hashes[1:], hashes, strict=False))
         if len(self.parent) > NAMES:
-            names = laws.cached_names(self.manager) | set(hashes)
+            names = laws.cached_names(self.manager).union(
+                hashes, *(other.block_hashes for other in running)
+            )
             self.parent = {k: v for k, v in self.parent.items() if k in names}
 
     def check(self, running):
@@ -102,7 +105,8 @@ def soak(name, requests, minutes, window, seed):
         if served:
             running.append(request)
             shares.append(manager.hits.pop() / asked)
-            if rng.random() < 0.3 and not manager.append(request, [1] * BLOCK):
+            answer = [1] * rng.randint(1, 2 * BLOCK)
+            if rng.random() < 0.3 and not manager.append(request, answer):
                 running.remove(request)
                 manager.stop(request, preempted=True)
         if len(running) >= AT_ONCE or not served:
@@ -110,7 +114,7 @@ def soak(name, requests, minutes, window, seed):
             start = time.process_time()
             manager.stop(leaving, preempted=rng.random() < 0.02)
             free[number % window] = time.process_time() - start
-        pool.learn(request)
+        pool.learn(request, running)
         pool.check(running)
         if (number + 1) % window == 0:
             micros = [

@@ -15,11 +15,11 @@ the head of a prompt that still runs, the longest waiting gives way.
 import copy
 import heapq
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from perc.bridges.victims import NOT_WAITING, Group, Part, Victims
+from perc.bridges.victims import NOT_WAITING, Group, Part, Victims, Waiting
 
 # What a block of a class is worth at an age in seconds.
 Worth = Callable[[int, float], float]
@@ -175,7 +175,7 @@ class AgedVictims(Victims):
         self.let_go(block)
         return group.use, [block]
 
-    def _kept_order(self) -> Iterable[int]:
+    def _kept_order(self, more: Sequence[Waiting]) -> Iterable[int]:
         """Plays all victims through, on a copy."""
         found = {
             id(g): g
@@ -193,7 +193,9 @@ class AgedVictims(Victims):
         for group in sorted(kept.values(), key=lambda g: g.tick):
             if group.waits_for == NOT_WAITING:
                 twin._enter(group)
-        parts = twin.take(sum(group.live for group in kept.values()))
+        for key, use, ids in more:
+            twin.add(ids, key, use)
+        parts = twin.take(sum(group.live for group in kept.values()) + _blocks(more))
         return (block for _, ids in parts for block in ids)
 
 
@@ -236,6 +238,10 @@ class _Line:
 
 def _stands(group: Group) -> bool:
     return bool(group.live) and group.waits_for == NOT_WAITING
+
+
+def _blocks(groups: Sequence[Waiting]) -> int:
+    return sum(len(ids) for _, _, ids in groups)
 
 
 _tick = attrgetter("tick")

@@ -85,6 +85,10 @@ class LiveCache:
         if any(use is None for use, _, _ in batches):
             self._introduce(batches, name_of, now_s)
             batches = self.order.groups(ids)
+        # First what was held until now: among equals what was freed first leaves first,
+        # and what comes after these blocks in a prompt was.
+        if self._held.free:
+            self._let_expire(now_s)
         for use, key, part in batches:
             if use.held_until_s > now_s:
                 self._held.add(part, use.held_until_s, (key, use))
@@ -137,8 +141,10 @@ class LiveCache:
     def in_order(self, now_s: float) -> Iterator[int]:
         """All free blocks, first victim first; changes nothing."""
         self._victims.now_s = now_s
-        yield from self._victims.order()
-        yield from self._held.order()
+        due = self._held.due(now_s)
+        yield from self._victims.order(due)
+        over = {block for _, _, ids in due for block in ids}
+        yield from (block for block in self._held.order() if block not in over)
 
     def _let_expire(self, now_s: float) -> None:
         """Blocks whose time is over wait like all others."""

@@ -10,10 +10,12 @@ Blocks without content are taken before all others, the last one freed first.
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 NOT_WAITING = -1
 Part = tuple[Any, list[int]]  # the use of a group, and blocks of it, deepest first
+Waiting = tuple[float, Any, list[int]]  # key and use of a group, and its blocks
 
 
 class Group:
@@ -142,15 +144,25 @@ class Victims:
     def let_go(self, block: int) -> None:
         """A block was taken elsewhere; matters where parents wait for children."""
 
-    def order(self) -> Iterator[int]:
-        """All free blocks, first victim first; changes nothing."""
+    def due(self, key: float) -> list[Waiting]:
+        """What `withdraw` would take out; changes nothing."""
+        due = sorted(entry for entry in self._heap if entry[0] <= key)
+        return [(*group.use, list(self._standing(group))) for _, _, group in due]
+
+    def order(self, more: Sequence[Waiting] = ()) -> Iterator[int]:
+        """All free blocks, first victim first, as if `more` had been added as well;
+        changes nothing.
+        """
         for group in reversed(self._blank):
             yield from self._standing(group)
-        yield from self._kept_order()
+        yield from self._kept_order(more)
 
-    def _kept_order(self) -> Iterable[int]:
-        for _, _, group in sorted(self._heap):
-            yield from self._standing(group)
+    def _kept_order(self, more: Sequence[Waiting]) -> Iterable[int]:
+        found = [(key, tick, self._standing(g)) for key, tick, g in self._heap]
+        last = self._tick + 1
+        found += [(key, last + i, iter(ids)) for i, (key, _, ids) in enumerate(more)]
+        for _, _, ids in sorted(found, key=itemgetter(0, 1)):
+            yield from ids
 
     def _group(self, ids: list[int], key: float, use: Any) -> Group:
         self._tick += 1

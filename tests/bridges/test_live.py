@@ -42,6 +42,20 @@ def test_a_hold_ends(name):
 
 
 @pytest.mark.parametrize("name", KNOWING)
+def test_what_was_held_leaves_before_what_it_hangs_on(name):
+    """Both were released under one hold, but the root was in use for longer."""
+    cache = engine(name, 5)
+    one, other = cache.start(["root", "a", "b"], 0.0), cache.start(["root"], 0.0)
+    cache.cache.finished(Facts(hold_s=5.0), one, ["root", "a", "b"], 0.0)
+    cache.cache.freed(one[:0:-1], cache.names.__getitem__, 0.0)
+    cache.stop(other, Facts(), 30.0)
+    shown = [cache.names[block] for block in cache.cache.in_order(31.0)]
+    assert shown == [None, None, "b", "a", "root"]
+    cache.serve(["c", "d", "e", "f"], now_s=31.0)
+    assert cache.victims == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", KNOWING)
 def test_under_pressure_the_earliest_deadline_breaks_first(name):
     cache = engine(name, 6)
     cache.serve(["a", "b"], Facts(hold_s=float("inf")), now_s=0.0)

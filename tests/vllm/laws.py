@@ -10,7 +10,7 @@ def free_is_what_nobody_uses(manager, order):
     free = {b.block_id for b in pool.blocks if b.ref_cnt == 0 and not b.is_null}
     assert len(order) == len(free) == queue.num_free_blocks
     assert {block.block_id for block in order} == free
-    assert pool.null_block.block_id not in free
+    assert pool.null_block not in order
     assert manager.failures == 0
 
 
@@ -18,6 +18,15 @@ def blocks_without_a_hash_leave_first(order, emptied=frozenset()):
     """But for `emptied`, ids of blocks that a reset has left without a hash."""
     cached = [b.block_hash is not None for b in order if b.block_id not in emptied]
     assert cached == sorted(cached)
+
+
+def the_listed_leave(order, taken, hit):
+    """`taken`, ids in their order, headed the listed order but for blocks hit before.
+
+    Only where prices are of the moment, not up to `stale_s` old.
+    """
+    left = [block.block_id for block in order if block.block_id not in hit]
+    assert taken == left[: len(taken)]
 
 
 def cached_names(manager):

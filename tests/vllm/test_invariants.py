@@ -47,8 +47,12 @@ class Pool(RuleBasedStateMachine):
         )
         self.number += 1
         self._learn(request)
+        order = self.manager.queue.get_all_free_blocks()
         if self.manager.start(request):
             self.running.append(request)
+            (ids,) = self.manager.kv.get_block_ids(request.request_id)
+            found = self.manager.hits[-1] // BLOCK
+            laws.the_listed_leave(order, ids[found:], set(ids[:found]))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), tokens=st.lists(st.integers(0, 2), min_size=1, max_size=6))
