@@ -27,8 +27,8 @@ OF_RUN = ("time_s", "history", "step", "tokens", "frequency", "resume_p")
 OF_BLOCK = ("depth", "prefix_tokens", "recompute_s")
 LIVE = (*OF_REQUEST, *OF_RUN, *OF_BLOCK)
 REMEMBERED = 4096
-# Rows of the shapes that are compiled before a request could wait for one.
-LEAST, RUNS_AHEAD, BLOCKS_AHEAD = 8, 64, 8192
+# Rows that are asked for at once: shapes between are compiled before the first request.
+LEAST, MOST = 8, 512
 
 
 class LiveKeys:
@@ -98,7 +98,7 @@ class LiveKeys:
         if self._of_request or self._in_numpy:
             return
         rows = LEAST
-        while rows <= (BLOCKS_AHEAD if self._of_block else RUNS_AHEAD):
+        while rows <= MOST:
             ends = [rows] if self._of_block else list(range(1, rows + 1))
             runs = [Run(a, b, None) for a, b in zip([0, *ends], ends, strict=False)]
             none = np.zeros((1, len(NAMES)), np.float32)
@@ -118,8 +118,13 @@ class LiveKeys:
         return self._seen[name]
 
     def _ask_padded(self, values: dict[str, np.ndarray]) -> np.ndarray:
-        padded = {name: pad(column, 1, LEAST) for name, column in values.items()}
-        return self._ask(Features(**padded))
+        n = len(next(iter(values.values())))
+        found = []
+        for start in range(0, n, MOST):
+            part = {name: rows[start : start + MOST] for name, rows in values.items()}
+            padded = {name: pad(rows, 1, LEAST) for name, rows in part.items()}
+            found.append(self._ask(Features(**padded)))
+        return np.concatenate(found)  # of the last part a little more than asked for
 
     def _ask(self, values: Features) -> np.ndarray:
         with jax.default_device(jax.devices("cpu")[0]):
