@@ -10,17 +10,21 @@ chains can be told; but nothing is said of hits, answers or ends. What follows:
 * stored runs that follow each other within `gap_s` seconds are taken for one request.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from perc.bridges.recording import UNKNOWN, Key, Row
-from perc.errors import InputError
+from perc.errors import INT32_MAX, InputError
 
 BLOCKS_REMEMBERED = 1 << 20  # whose parents are known, the latest
 GPU = (None, "GPU")  # the medium of the cache itself, not of a tier below
 INSTALL = 'Install them: pip install "pyzmq" "msgspec"'
 WAIT_MS = 200
+# What reading a message can raise that is none.
+NO_EVENTS = (AttributeError, KeyError, OverflowError, RecursionError, TypeError)
+NO_EVENTS += (ValueError,)
 
 
 class Stored(NamedTuple):
@@ -157,8 +161,10 @@ def parse(payload: bytes) -> tuple[float, list[Stored]]:
     try:
         time_s, events, *_ = msgspec.msgpack.decode(payload)
         found = [_stored(event) for event in events]
+        if not math.isfinite(time_s):
+            raise ValueError(f"its time is {time_s}")
         return float(time_s), [event for event in found if event is not None]
-    except (TypeError, ValueError, KeyError, msgspec.MsgspecError) as error:
+    except (*NO_EVENTS, msgspec.MsgspecError) as error:
         raise ValueError(f"no batch of KV-cache events ({error})") from error
 
 
@@ -173,12 +179,15 @@ def _stored(event: Any) -> Stored | None:
         return None
     if not event["block_hashes"]:
         return None
-    return Stored(
-        event["block_hashes"],
-        event.get("parent_block_hash"),
-        int(event["block_size"]),
-        event.get("session_id"),
-    )
+    hashes, parent = event["block_hashes"], event.get("parent_block_hash")
+    if not all(isinstance(name, int | bytes | str) for name in hashes):
+        raise ValueError("the hash of a block is no number and no text")
+    if not isinstance(parent, int | bytes | str | None):
+        raise ValueError("the hash of a parent is no number and no text")
+    size = event["block_size"]
+    if type(size) is not int or not 0 < size <= INT32_MAX:
+        raise ValueError(f"blocks of {size!r} tokens")
+    return Stored(list(hashes), parent, size, event.get("session_id"))
 
 
 class Messages:

@@ -1,6 +1,11 @@
 """What perc says when its input is at fault, not perc."""
 
-from numbers import Integral
+import re
+from collections.abc import Hashable, Iterable
+from numbers import Integral, Real
+from typing import TypeVar
+
+T = TypeVar("T", bound=Hashable)
 
 FLOAT32_MAX = 3.4028235e38
 INT32_MAX = 2**31 - 1
@@ -50,16 +55,25 @@ def outline(value: object) -> str:
     return repr(value)  # a number, a truth, nothing
 
 
+def column_name(name: str) -> str:
+    """A field's name as it stands if it looks like one, else its `outline`.
+
+    In a table without a header the first row's prompts stand where names should.
+    """
+    return name if re.fullmatch(r"[\w.-]{1,40}", name) else f"({outline(name)})"
+
+
 def check_whole(owner: str, name: str, value: int, low: int, high: int) -> int:
     """Returns a parameter that is a whole number from `low` to `high`.
 
     Raises:
-        InputError: otherwise.
+        InputError: otherwise, also for what is no number; True is none.
     """
-    if isinstance(value, Integral) and low <= value <= high:
+    if _is(Integral, value) and low <= value <= high:
         return value
     raise InputError(
-        f"{owner}: {name} is {value}, must be a whole number from {low} to {high}."
+        f"{owner}: {name} is {_shown(value)}, must be a whole number from {low} to "
+        f"{high}."
     )
 
 
@@ -75,10 +89,31 @@ def check_number(
     """Returns a parameter that a float32 can hold, from `low` on or above it.
 
     Raises:
-        InputError: otherwise, NaN and infinity included.
+        InputError: otherwise, NaN, infinity and what is no number included.
     """
+    if not _is(Real, value):
+        raise InputError(f"{owner}: {name} is {_shown(value)}, must be a number.")
     if (value > low or (value == low and not above)) and value <= high:
         return value
     allowed = f"above {low:g}" if above else f"{low:g} or more"
     limit = "finite" if high == FLOAT32_MAX else f"at most {high:g}"
     raise InputError(f"{owner}: {name} is {value}, must be {allowed} and {limit}.")
+
+
+def _is(kind: type, value: object) -> bool:
+    """Whether a value is such a number; Python takes True for 1, a person does not."""
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    return str(value) if isinstance(value, Real) else repr(value)
+
+
+def first_repeated(names: Iterable[T]) -> T | None:
+    """What stands twice, None if nothing does; a hostile file has 100,000 names."""
+    seen: set[T] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

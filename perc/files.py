@@ -2,6 +2,7 @@
 meets half a file."""
 
 import os
+import re
 import tempfile
 import tomllib
 from collections.abc import Callable
@@ -11,7 +12,21 @@ from typing import Any, TypeVar
 from perc.errors import InputError
 
 T = TypeVar("T")
+MANY_PARTS = re.compile(rb"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){99}")
 POLICY_SUFFIX = ".npz"  # of files that `perc.policies.store` writes
+
+
+def load_toml(path: str) -> dict[str, Any]:
+    """The table of a TOML file.
+
+    Raises:
+        OSError, ValueError, RecursionError: if it cannot be read, or is no TOML.
+    """
+    with open(path, "rb") as file:
+        text = file.read()
+    if MANY_PARTS.search(text):  # tomllib's memory grows with the square of them
+        raise ValueError("a key of more than 99 parts")
+    return tomllib.loads(text.decode())
 
 
 def read_toml(path: str, parse: Callable[[dict[str, Any]], T], wanted: str) -> T:
@@ -26,8 +41,7 @@ def read_toml(path: str, parse: Callable[[dict[str, Any]], T], wanted: str) -> T
         InputError: if the file cannot be read, is no TOML, or `parse` raises one.
     """
     try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
+        table = load_toml(path)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: {error}. {wanted}") from None
     try:

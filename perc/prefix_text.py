@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from perc.errors import InputError, TraceWarning, outline
+from perc.errors import InputError, TraceWarning, column_name, outline
 from perc.prefix_traces import trace_of_tokens
 from perc.profile_table import table_rows
 from perc.traces.files import magic, records
@@ -133,8 +133,8 @@ def tokenise(
             encoded = tokenizer.encode_batch(batch, add_special_tokens=special)
         except Exception as error:  # the package raises no narrower one
             raise InputError(
-                f"the tokenizer fails on these texts ({error}); give the tokenizer.json "
-                "of the model."
+                f"the tokenizer fails on these texts ({error}); give the model's "
+                "tokenizer.json."
             ) from None
         for found in encoded:
             yield found.ids
@@ -151,7 +151,8 @@ def read_prompts(path: str, names: Names = USUAL) -> Prompts:
     for name, default in zip(names, USUAL, strict=True):
         if name not in there and (name == names.prompt or name != default):
             raise InputError(
-                f"{path}: no column {name!r}; there are: {', '.join(sorted(there))}."
+                f"{path}: no column {name!r}; there are: "
+                f"{', '.join(sorted(map(column_name, there)))}."
             )
 
     def column(name: str, check) -> list[Any] | None:
@@ -197,7 +198,7 @@ def _text(path: str, at: int, name: str, value: object) -> str:
     # A lone surrogate can be written in JSON, but is no text to tokenise.
     if isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value):
         return value
-    raise _wrong(path, at, name, outline(value), "text that UTF-8 can hold")
+    raise _wrong(path, at, name, value, "text that UTF-8 can hold")
 
 
 def _answer(path: str, at: int, name: str, value: object) -> str:
@@ -209,8 +210,7 @@ def _label(path: str, at: int, name: str, value: object) -> str | int | None:
         return None
     if isinstance(value, str) or type(value) is int:
         return value
-    allowed = "a string, a whole number or nothing"
-    raise _wrong(path, at, name, _short(value), allowed)
+    raise _wrong(path, at, name, value, "a string, a whole number or nothing")
 
 
 def _seconds(path: str, at: int, name: str, value: object) -> float:
@@ -219,16 +219,11 @@ def _seconds(path: str, at: int, name: str, value: object) -> float:
             seconds = float(value)
             if 0 <= seconds <= 1e15:
                 return seconds
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
-    allowed = "seconds, a number from 0 to 1e15"
-    raise _wrong(path, at, name, _short(value), allowed)
+    raise _wrong(path, at, name, value, "seconds, a number from 0 to 1e15")
 
 
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 40 else shown[:37] + "..."
-
-
-def _wrong(path: str, at: int, name: str, shown: str, allowed: str) -> InputError:
+def _wrong(path: str, at: int, name: str, value: object, allowed: str) -> InputError:
+    shown = outline(value)  # a prompt may stand in any column of a damaged table
     return InputError(f"{path}, row {at}: {name} is {shown}, must be {allowed}. {MEND}")

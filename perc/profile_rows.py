@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from perc.errors import InputError, outline
+from perc.errors import InputError, column_name, first_repeated, outline
 from perc.profile_table import table_rows
 from perc.traces.files import chunks, magic, records
 
@@ -109,8 +109,8 @@ def conversations(
         raise InputError(
             f"{source}: no column of messages ({', '.join(LISTS)}), no turns (a column "
             f"such as {GROUPS[0]} with {ROLES[0]} and {TEXTS[0]}), and no prompt "
-            f"({', '.join(PROMPTS)}); there are: {', '.join(sorted(names))}. Rename "
-            "one."
+            f"({', '.join(PROMPTS)}); there are: "
+            f"{', '.join(sorted(map(column_name, names)))}. Rename one."
         )
     found = _numbered(rows, limit, lambda at, row: _flat(source, at, row))
     return Dataset(source, "flat_prompt_response", found, len(rows))
@@ -246,9 +246,10 @@ def _load(where: str, text: str | bytes) -> object:
 
     def fields(pairs: list[tuple[str, object]]) -> dict:
         found = dict(pairs)
-        for name, _ in pairs if len(found) < len(pairs) else ():
-            if [other for other, _ in pairs].count(name) > 1:
-                raise InputError(f"{where}: field {name!r} occurs twice. Drop one.")
+        if len(found) < len(pairs):
+            twice = first_repeated(name for name, _ in pairs)
+            shown = column_name(str(twice))
+            raise InputError(f"{where}: field {shown!r} occurs twice. Drop one.")
         return found
 
     return json.loads(text, object_pairs_hook=fields)

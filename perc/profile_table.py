@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-from perc.errors import InputError
+from perc.errors import InputError, column_name, first_repeated
 from perc.traces.files import chunks
 
 
@@ -28,7 +28,7 @@ def table_rows(path: str, kind: str) -> Iterator[dict]:
             frame = polars.read_parquet(io.BytesIO(data))
         else:
             frame = polars.read_csv(io.BytesIO(data), infer_schema=False)
-    except Exception as error:  # damage shows in errors of many kinds
+    except (Exception, polars.exceptions.PanicException) as error:  # of many kinds
         why = _fault(data) if kind == "CSV" else None
         why = why or str(error).split("\n")[0]
         raise InputError(
@@ -43,9 +43,10 @@ def _check_names(path: str, data: bytes) -> None:
         names = next(_reader(data), [])
     except csv.Error:
         return  # polars has its say
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{path}: two columns are called {name!r}. Rename one.")
+    twice = first_repeated(names)
+    if twice is not None:
+        shown = column_name(twice)
+        raise InputError(f"{path}: two columns are called {shown!r}. Rename one.")
 
 
 def _fault(data: bytes) -> str | None:

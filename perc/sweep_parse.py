@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perc.errors import InputError
+from perc.errors import InputError, first_repeated
 from perc.files import names_policy_file, read_toml
 from perc.grid import Draw, Grid, PolicySpec, TraceSpec, between, constructors
 from perc.traces.formats import FORMATS
@@ -74,10 +74,10 @@ def _list(key: str, given: Any) -> list:
     items = list(given)
     if not items:
         raise InputError(f"{key} is empty; give one or more.")
-    plain = [item for item in items if isinstance(item, SCALARS)]
-    for item in plain:
-        if sum(type(item) is type(x) and item == x for x in plain) > 1:
-            raise InputError(f"{key} has {item!r} twice; give each value once.")
+    plain = ((type(item), item) for item in items if isinstance(item, SCALARS))
+    twice = first_repeated(plain)  # 1 is not 1.0 here, nor True
+    if twice is not None:
+        raise InputError(f"{key} has {twice[1]!r} twice; give each value once.")
     return items
 
 
@@ -86,9 +86,10 @@ def _number(where: str, given: Any, *, whole: bool = False) -> int | float:
     if isinstance(given, bool) or not isinstance(given, kind):
         kind = "a whole number" if whole else "a number"
         raise InputError(f"{where} is {given!r}; give {kind}.")
-    if not abs(given) <= sys.float_info.max:  # math.isfinite fails beyond it
+    number = int(given) if isinstance(given, Integral) else float(given)
+    if not abs(number) <= sys.float_info.max:  # math.isfinite fails beyond it
         raise InputError(f"{where} is {given!r}; give a finite number.")
-    return int(given) if isinstance(given, Integral) else float(given)
+    return number
 
 
 def _seed(given: Any) -> int:
@@ -130,7 +131,7 @@ def _trace(where: str, given: Any) -> TraceSpec:
     if "path" in options:
         return _file(where, options.pop("path"), options)
     workload = options.pop("workload")
-    if workload not in generators:
+    if not isinstance(workload, str) or workload not in generators:
         raise InputError(
             f"{where}.workload is {workload!r}; there are {', '.join(generators)}."
         )

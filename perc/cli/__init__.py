@@ -90,6 +90,9 @@ def _dispatch(words: list[str]) -> None:
 
     if words[:1] != ["sweep"]:  # whose @grid.toml has tables, not flags
         words = expand_files(words)
+    for word in words:
+        if "\0" in word:  # a file of flags can say it; no path can hold it
+            raise InputError(f"{word!r} holds the character NUL; leave it out.")
     if words[:1] == ["make"]:
         tyro.extras.subcommand_cli_from_dict(
             make_commands,

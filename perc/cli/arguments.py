@@ -1,8 +1,9 @@
 """`@run.toml` on the command line: a file of flags."""
 
-import tomllib
-
 from perc.errors import InputError
+from perc.files import load_toml
+
+MOST_FLAGS = 200
 
 
 def expand_files(words: list[str]) -> list[str]:
@@ -22,13 +23,16 @@ def expand_files(words: list[str]) -> list[str]:
 
 def _flags(path: str) -> list[str]:
     try:
-        with open(path, "rb") as file:
-            table = tomllib.load(file)
+        table = load_toml(path)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"@{path}: {error}. Give a TOML file of flags, such as "
             'policies = ["lru", "perc"]'
         ) from None
+    if len(table) > MOST_FLAGS:  # a name that no command has takes tyro a while
+        raise InputError(
+            f"@{path}: {len(table):,} flags, at most {MOST_FLAGS}; name one command's."
+        )
     flags: list[str] = []
     for key, value in table.items():
         if isinstance(value, dict):

@@ -183,6 +183,7 @@ def _found(result: Path) -> "tuple[dict[str, Any], pl.DataFrame]":
     Raises:
         InputError: if the file is none of such a script.
     """
+    import numpy as np
     import polars as pl
 
     from perc.report.trial_tables import sentences, trials, trials_table
@@ -190,9 +191,13 @@ def _found(result: Path) -> "tuple[dict[str, Any], pl.DataFrame]":
     wrong = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
     try:
         found = json_module.loads(result.read_text(encoding="utf-8"))
-        job, table = found["job"], trials(found["job"], found["results"])
-        sentences(table), trials_table(table)
-        f"{len(job['requests']):,}{job['repeats']:,}"
+        job = found["job"]
+        with np.errstate(invalid="raise", over="raise"):
+            table = trials(job, found["results"])
+            sentences(table)
+            trials_table(table)
+        if type(job["requests"]) is not list or type(job["repeats"]) is not int:
+            raise TypeError("job.requests is no list, or job.repeats no whole number")
     except OSError as error:
         raise InputError(f"{result}: {error.strerror}; check the path.") from None
     except (*wrong, RecursionError, pl.exceptions.PolarsError) as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from perc.errors import InputError, bad_line
 
 CONFIGS = ("baseline", "lmcache")
+LEAST_MS, MOST_MS = 1e-9, 1e12  # whose ratios and sums are finite
 Times = dict[str, dict[str, list[float]]]  # ms by configuration and pass
 
 
@@ -73,7 +74,7 @@ def _read(lines: Iterable[str], source: object) -> Times:
         try:
             row = json.loads(line)
             config, name, ms = row["config"], row["pass"], row["ttft_ms"]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise bad_line(
                 source,
                 number,
@@ -84,7 +85,7 @@ def _read(lines: Iterable[str], source: object) -> Times:
             what = f"config is {config!r}"
             raise bad_line(source, number, what, "Give baseline or lmcache.")
         if isinstance(ms, bool) or not (
-            isinstance(ms, int | float) and 0 < ms < float("inf")
+            isinstance(ms, int | float) and LEAST_MS <= ms <= MOST_MS
         ):
             what = f"ttft_ms is {ms!r}"
             raise bad_line(source, number, what, "Give milliseconds above 0.")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from perc.errors import InputError
+from perc.errors import InputError, first_repeated
 from perc.files import read_toml
 from perc.retention.rules import (
     END,
@@ -127,9 +127,9 @@ def _known(where: str, table: Mapping[str, Any], keys: Iterable[str]) -> None:
 
 
 def _no_name_twice(key: str, names: list[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InputError(f"{key} has the name {name!r} twice; give each its own.")
+    twice = first_repeated(names)
+    if twice is not None:
+        raise InputError(f"{key} has the name {twice!r} twice; give each its own.")
 
 
 def _name(where: str, given: Mapping[str, Any], otherwise: str) -> str:

@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple
 
 import zstandard
 
-from perc.errors import InputError, bad_line
+from perc.errors import InputError, bad_line, column_name, first_repeated
 
 CHUNK_BYTES = 1 << 18
 LONGEST_LINE = 1 << 28  # bytes; a small file can unpack to more than memory holds
@@ -170,9 +170,8 @@ def text_lines(
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"field {twice!r} occurs twice")
+        twice = first_repeated(name for name, _ in pairs)
+        raise ValueError(f"field {column_name(str(twice))!r} occurs twice")
     return fields
 
 

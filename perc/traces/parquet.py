@@ -105,6 +105,7 @@ def read(path: str, options: Options) -> Trace:
         expected = facts.pop("sha256")
         if _digest(trace, facts) != expected:
             raise ValueError("its sha256 is another")
+        _check(trace)
     except (KeyError, TypeError, ValueError, exceptions.PolarsError) as error:
         raise InputError(
             f"{path}: is not as perc wrote it ({error}); convert the original again."
@@ -142,6 +143,8 @@ def _trace(table: Any, facts: dict[str, Any]) -> Trace:
     columns = {
         name: _column(table[name], dtype) for name, dtype in REQUEST_COLUMNS.items()
     }
+    if sum(table.null_count().row(0)):
+        raise ValueError("a cell is empty")
     lengths = table["block"].list.len().to_numpy().astype(np.int64)
     some = table.filter(lengths > 0)  # explode makes a null of an empty list
     block, tokens = (_column(some[name].explode(), np.int32) for name in LIST_COLUMNS)
@@ -165,6 +168,28 @@ def _trace(table: Any, facts: dict[str, Any]) -> Trace:
         sessions_inferred=facts["sessions_inferred"],
         tells_blocks=facts["tells_blocks"],
     )
+
+
+def _check(t: Trace) -> None:
+    """Raises ValueError for what no trace can be, whatever its checksum says."""
+    if type(t.block_tokens) is not int or t.block_tokens < 1:
+        raise ValueError(f"blocks of {t.block_tokens!r} tokens")
+    if not isinstance(t.source, str) or not all(isinstance(k, str) for k in t.kinds):
+        raise ValueError("its names are no texts")
+    laws = {
+        "arrival_s": np.isfinite(t.arrival_s) & (np.diff(t.arrival_s, prepend=0) >= 0),
+        "deadline_s": ~np.isnan(t.deadline_s),
+        "input_tokens": t.input_tokens >= 0,
+        "output_tokens": t.output_tokens >= 0,
+        "session": t.session >= 0,
+        "turn": t.turn >= 1,
+        "kind": (t.kind >= 0) & (t.kind < len(t.kinds)),
+        "block": t.block >= 0,
+        "tokens": (t.tokens >= 1) & (t.tokens <= t.block_tokens),
+    }
+    for name, holds in laws.items():
+        if not holds.all():
+            raise ValueError(f"column {name} holds what no trace has")
 
 
 def _column(series: Any, dtype: type) -> np.ndarray:

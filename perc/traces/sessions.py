@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perc.errors import InputError, TraceWarning
+from perc.errors import InputError, TraceWarning, bad_line
 from perc.traces.build import build_trace
 from perc.traces.fields import (
+    MEND,
     block_ids,
     check_count,
     label,
@@ -134,7 +135,11 @@ def _distinct(
     for record in records(path, options.progress):
         block_tokens = length(record, "block_size", least=1)
         session = required_label(record, "id")
-        entries = list(_entries(record, session, MAIN, 0.0, block_tokens))
+        try:
+            entries = list(_entries(record, session, MAIN, 0.0, block_tokens))
+        except RecursionError:
+            what = "sub-agents of sub-agents, hundreds deep"
+            raise bad_line(path, record.line, what, MEND) from None
         signature = tuple((e.agent, e.type, *e.row[:3]) for e in entries)
         if signature in seen:
             repeats += 1

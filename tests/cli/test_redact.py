@@ -14,26 +14,34 @@ from perc.traces.redact import SOURCE, redacted
 
 SECRET = "xyzzy"
 WRONG = {
-    "a cut line": '{"prompt": "xyzzy xyzzy',
-    "no JSON": "xyzzy",
-    "a list": '{"prompt": ["xyzzy", 3], "answer": "a"}',
-    "an object": '{"prompt": {"xyzzy": "xyzzy"}}',
-    "half a character": '{"prompt": "xyzzy \\ud800"}',
-    "an answer": '{"prompt": "a b", "answer": {"xyzzy": 1}}',
+    "a cut line": ("jsonl", '{"prompt": "xyzzy xyzzy'),
+    "no JSON": ("jsonl", "xyzzy"),
+    "a list": ("jsonl", '{"prompt": ["xyzzy", 3], "answer": "a"}'),
+    "an object": ("jsonl", '{"prompt": {"xyzzy": "xyzzy"}}'),
+    "half a character": ("jsonl", '{"prompt": "xyzzy \\ud800"}'),
+    "an answer": ("jsonl", '{"prompt": "a b", "answer": {"xyzzy": 1}}'),
+    "a session": ("jsonl", '{"prompt": "a b", "session": ["xyzzy"]}'),
+    "an arrival": ("jsonl", '{"prompt": "a b", "arrival": "xyzzy"}'),
+    "a key that is a prompt": ("jsonl", '{"xyzzy a b": 1, "xyzzy a b": 2}'),
+    "no header": ("csv", "12,tell me xyzzy\n13,tell me xyzzy again\n"),
+    "a header twice": ("csv", "tell me xyzzy,tell me xyzzy\na,b\n"),
+    "a comma": ("csv", "prompt,arrival\nhello, xyzzy tell me\n"),
+    "an open quote": ("csv", 'prompt,arrival\n"xyzzy,1\n'),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_errors_quote_no_prompt(perc, tmp_path, name):
-    path, out = tmp_path / "prompts.jsonl", tmp_path / "o.parquet"
-    path.write_text(WRONG[name] + "\n")
     tokenizers = pytest.importorskip("tokenizers")
+    ending, content = WRONG[name]
+    path, out = tmp_path / f"prompts.{ending}", tmp_path / "o.parquet"
+    path.write_text(content + "\n")
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, unk_token="a"))
     model.save(str(tmp_path / "t.json"))
     table = ("--tokenizer", tmp_path / "t.json", "--out", out)
     said = perc("trace-from-prompts", path, *table)
     assert said.code == 2 and SECRET not in said.out + said.err
-    assert "prompts.jsonl, " in said.words and " 1: " in said.words
+    assert f"prompts.{ending}" in said.words
     said = perc("profile", path)
     assert SECRET not in said.out + said.err
 

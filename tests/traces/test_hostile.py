@@ -10,7 +10,8 @@ import zstandard
 import perc
 from perc.cli import main
 from perc.errors import InputError
-from perc.traces import files
+from perc.traces import files, sessions
+from perc.traces.formats import Options
 
 GOOD = {"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [1]}
 
@@ -77,6 +78,27 @@ def test_what_is_only_odd_is_read(tmp_path, content):
     path.write_bytes(content)
     trace = perc.load(str(path), format="mooncake")
     assert (trace.n_requests, trace.n_blocks) == (2, 1)
+
+
+def test_sub_agents_deeper_than_python_goes(monkeypatch):
+    """Versions of Python differ in how deep their JSON goes."""
+    inner = {"t": 0, "in": 8, "out": 1, "hash_ids": [1]}
+    for agent in range(2000):
+        inner = {"t": 0, "type": "subagent", "agent_id": agent, "requests": [inner]}
+    fields = {"id": 1, "block_size": 8, "requests": [inner]}
+    found = [files.Record("deep", 1, fields)]
+    monkeypatch.setattr(sessions, "records", lambda *_: found)
+    with pytest.raises(InputError, match="line 1: sub-agents of sub-agents"):
+        sessions.read("deep", Options())
+
+
+def test_a_long_message_keeps_its_ends():
+    """A value may be a million characters long; place and remedy are not in it."""
+    said = str(InputError(f"x.csv, line 2: {'9' * 10**6}. Mend it."))
+    assert said.startswith("x.csv, line 2: 99") and said.endswith("99. Mend it.")
+    assert len(said) < 2100
+    short = "x" * 2000
+    assert str(InputError(short)) == short
 
 
 PACKERS = {
