@@ -1,7 +1,6 @@
 """The options of a simulated server, and the numbers that its compiled loop reads."""
 
 from dataclasses import dataclass
-from numbers import Integral, Real
 from types import NoneType
 from typing import Literal, NamedTuple, get_args
 
@@ -28,7 +27,6 @@ class Retention:
     most_s: float | None = None  # no shield is longer
 
     def __post_init__(self) -> None:
-        _check_kinds("retention", self, RETENTION_KINDS)
         check_whole("retention", "threshold", self.threshold, 0, 2**30)
         check_number("retention", "default_ttl_s", self.default_ttl_s)
         if self.most_s is not None:
@@ -61,7 +59,7 @@ class Server:
 
     def __post_init__(self) -> None:
         owner = "server"
-        _check_kinds(owner, self, SERVER_KINDS)
+        _check_kinds(self)
         check_whole(owner, "capacity_blocks", self.capacity_blocks, 1, 2**30)
         check_whole(owner, "max_running", self.max_running, 1, MOST_SLOTS)
         check_whole(owner, "token_budget", self.token_budget, 1, 2**30)
@@ -89,41 +87,25 @@ class Server:
             )
 
 
-# The types of fields, and what to say of others. A bool is no number, though Python
-# takes it for one.
-_WHOLE = ((Integral,), "a whole number")
-_SECONDS = ((Real,), "a number of seconds")
+# The types of fields that are no numbers, and what to say of others.
 _SWITCH = ((bool, np.bool_), "True or False")
 _WORD = ((str,), "a word")
-RETENTION_KINDS = {
-    "threshold": _WHOLE,
-    "default_ttl_s": _SECONDS,
-    "most_s": ((Real, NoneType), "a number of seconds or None"),
-}
-SERVER_KINDS = {
-    "capacity_blocks": _WHOLE,
-    "token_budget": _WHOLE,
-    "max_running": _WHOLE,
-    "max_queue": ((Integral, NoneType), "a whole number or None"),
+_KINDS = {
     "order": _WORD,
     "batching": _WORD,
     "chunked": _SWITCH,
     "closed_loop": _SWITCH,
     "cache_outputs": _SWITCH,
-    "promote_within_s": _SECONDS,
-    "adaptive_queue": _WHOLE,
-    "adaptive_latency_s": _SECONDS,
     "offload": ((Offload, NoneType), "an Offload or None"),
     "retention": ((Retention, NoneType), "a Retention or None"),
 }
 
 
-def _check_kinds(owner: str, options: object, kinds: dict) -> None:
-    for name, (allowed, wanted) in kinds.items():
+def _check_kinds(options: Server) -> None:
+    for name, (allowed, wanted) in _KINDS.items():
         value = getattr(options, name)
-        truth = isinstance(value, bool) and bool not in allowed
-        if truth or not isinstance(value, allowed):
-            raise InputError(f"{owner}: {name} is {value!r}; give {wanted}.")
+        if not isinstance(value, allowed):
+            raise InputError(f"server: {name} is {value!r}; give {wanted}.")
 
 
 class RetentionRules(NamedTuple):
