@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import pytest
 
+from perc.bridges.live_keys import MOST
 from perc.bridges.live_reuse import LEAST
 from perc.bridges.orders import order_of
 from perc.bridges.uses import Facts
@@ -28,6 +29,21 @@ POLICIES = {
     "learned, no guard": learned(network(HEADS[0]), guard=None),
     "lease": lease_key(network(HEADS[0]), 0.02),
 }
+
+
+@pytest.mark.parametrize("name", ["lfu", "by block", "lease"])
+def test_nothing_is_compiled_for_a_long_request(name, caplog):
+    """One prompt of more blocks, and more runs, than are asked for at once."""
+    chain = list(range(MOST + 90))
+    cache = Engine(order_of(POLICIES[name], 1000, 4), 1000)
+    with jax.log_compiles():
+        for stop in range(len(chain), 0, -1):
+            facts = Facts(input_tokens=4 * stop)
+            cache.serve(chain[:stop], facts, now_s=float(len(chain) - stop))
+        cache.serve(chain, Facts(input_tokens=4 * len(chain)), now_s=1000.0)
+        cache.serve([-1 - i for i in range(700)], Facts(), now_s=1001.0)
+    assert [record.getMessage() for record in caplog.records] == []
+    assert cache.victims == chain[: -len(cache.victims) - 1 : -1]
 
 
 @pytest.mark.parametrize("name", POLICIES)
