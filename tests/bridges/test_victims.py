@@ -87,6 +87,33 @@ def test_equals_a_sorted_list(seed):
     play(random.Random(seed), 800)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_due_is_listed_where_it_would_stand(seed):
+    """`due` says what `withdraw` gives, and `order` what follows if that is added."""
+    draws = random.Random(seed)
+    kept = Victims(60)
+    held = Victims(60, kept.stands)
+    blocks = draws.sample(range(60), 60)
+    while blocks:
+        ids, blocks = blocks[:4], blocks[4:]
+        key, until_s = draws.choice([0.0, 1.0]), float(draws.randrange(4))
+        if draws.random() < 0.5:
+            held.add(ids, until_s, (key, seed))
+        else:
+            kept.add(ids, key)
+    held.remove_own(draws.sample(range(60), 20))
+    now_s = float(draws.randrange(4))
+    due = held.due(now_s)
+    listed = list(kept.order(due))
+    held_before = list(held.order())
+    gone = [(*group.use, group.ids) for group in held.withdraw(now_s)]
+    assert due == gone
+    assert [b for b in held_before if kept.stands[b]] == list(held.order())
+    for key, use, ids in gone:
+        kept.add(ids, key, use)
+    assert listed == list(kept.order())
+
+
 def test_order_outlives_a_sweep_of_empty_entries():
     """Most of 300 groups are emptied, so that the heap is made anew without them."""
     draws = random.Random(0)
