@@ -107,9 +107,11 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 
 def _forget_peak() -> float:
-    """Lets the kernel count the peak from now on; the memory in use, MiB."""
-    with contextlib.suppress(OSError):
+    """Lets the kernel count the peak from now on; what a peak is above, MiB."""
+    try:
         Path("/proc/self/clear_refs").write_text("5")
+    except OSError:  # not here: at least the peak so far is not this file's
+        return _peak_mib()
     return _status("VmRSS:")
 
 
