@@ -76,8 +76,7 @@ class LiveKeys:
             key = self._policy.score(self._params, Features(**values))
             key = np.asarray(key, np.float32)
         else:
-            n = runs[-1].stop if self._of_block else len(runs)
-            key = self._ask_padded(values)[:n]
+            key = self._ask_padded(values)
         if self._of_block:
             return [key[run.start : run.stop] for run in runs]
         return key.tolist()
@@ -124,7 +123,7 @@ class LiveKeys:
             part = {name: rows[start : start + MOST] for name, rows in values.items()}
             padded = {name: pad(rows, 1, LEAST) for name, rows in part.items()}
             found.append(self._ask(Features(**padded)))
-        return np.concatenate(found)  # of the last part a little more than asked for
+        return np.concatenate(found)[:n]
 
     def _ask(self, values: Features) -> np.ndarray:
         with jax.default_device(jax.devices("cpu")[0]):

@@ -20,6 +20,7 @@ from perc.bridges.recording import (
     digest,
 )
 from perc.errors import INT32_MAX, InputError, TraceWarning
+from perc.files import parquet_faults
 from perc.traces.build import Columns, build_trace
 from perc.types import Trace
 
@@ -87,11 +88,10 @@ def _parts(folder: str, recording: str | None) -> list[_Part]:
 def _read(path: Path) -> _Part:
     import polars as pl
 
-    exceptions = pl.exceptions  # a damaged page makes polars panic
     try:
         metadata = pl.read_parquet_metadata(path)
         table = pl.read_parquet(path)
-    except (OSError, exceptions.PolarsError, exceptions.PanicException) as error:
+    except parquet_faults() as error:
         raise InputError(f"{path}: cannot be read ({error}). {RECORD_AGAIN}") from error
     try:
         facts = json.loads(metadata[METADATA_KEY])
@@ -105,7 +105,7 @@ def _read(path: Path) -> _Part:
     try:
         wanted = facts.pop("sha256")
         whole = _sound(table, facts) and digest(table, facts) == wanted
-    except (KeyError, TypeError, ValueError, exceptions.PolarsError):
+    except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
         whole = False
     if not whole:
         raise InputError(f"{path}: is not as perc wrote it. {RECORD_AGAIN}")

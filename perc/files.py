@@ -16,6 +16,13 @@ MANY_PARTS = re.compile(rb"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){99}")
 POLICY_SUFFIX = ".npz"  # of files that `perc.policies.store` writes
 
 
+def parquet_faults() -> tuple[type[BaseException], ...]:
+    """What reading a damaged parquet file raises: some pages make polars panic."""
+    import polars as pl
+
+    return OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException
+
+
 def load_toml(path: str) -> dict[str, Any]:
     """The table of a TOML file.
 

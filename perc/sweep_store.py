@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from perc.errors import InputError
-from perc.files import write_atomically
+from perc.files import parquet_faults, write_atomically
 from perc.grid import Configuration, Grid, configurations, describe, digest
 
 if TYPE_CHECKING:
@@ -161,10 +161,9 @@ def parts(folder: Path) -> "pl.DataFrame | None":
 def _table(file: Path, columns: list[str] | None = None) -> "pl.DataFrame":
     import polars as pl
 
-    exceptions = pl.exceptions  # a damaged page makes polars panic
     try:
         return pl.read_parquet(file, columns=columns)
-    except (OSError, exceptions.PolarsError, exceptions.PanicException) as error:
+    except parquet_faults() as error:
         raise _damaged(file, str(error).split("\n")[0]) from None
 
 

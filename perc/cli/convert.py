@@ -4,7 +4,7 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from perc.cli.loading import AS_IT_COMES, Loading, open_trace
+from perc.cli.loading import AS_IT_COMES, Loading, open_trace, save_trace
 
 
 def convert(
@@ -26,15 +26,11 @@ def convert(
     Raises:
         InputError: if the source, the target or a flag is not as it must be.
     """
-    from perc.traces import check_target, save
+    from perc.traces import check_target
 
     check_target(target)
     trace = open_trace(source, loading)
-    if redact:
-        from perc.traces.redact import redacted
-
-        trace = redacted(trace)
-    save(trace, target)
+    save_trace(trace, target, redact=redact)
     print(
         f"{target}: {trace.n_requests:,} requests, {trace.n_accesses:,} accesses of "
         f"{trace.n_blocks:,} distinct blocks of {trace.block_tokens:,} tokens"

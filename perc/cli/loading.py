@@ -1,5 +1,6 @@
 """The flags with which every command that takes a trace is told how to read it."""
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -31,6 +32,18 @@ class Loading:
 
 
 AS_IT_COMES = Loading()
+
+
+def save_trace(trace: "Trace", path: "str | os.PathLike[str]", *, redact: bool) -> None:
+    """Writes a trace, with --redact without the words of its file.
+
+    Raises:
+        InputError: if it cannot be written.
+    """
+    from perc.traces import save
+    from perc.traces.redact import redacted
+
+    save(redacted(trace) if redact else trace, path)
 
 
 def open_trace(path: str, loading: Loading) -> "Trace":

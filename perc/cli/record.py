@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from perc.cli.loading import save_trace
 from perc.errors import InputError, check_number
 
 if TYPE_CHECKING:
@@ -84,13 +85,11 @@ def _join(
     folder: str, out: Path, recording: str | None, redact: bool, json: bool
 ) -> None:
     from perc.bridges.recording_join import join
-    from perc.traces import save
-    from perc.traces.redact import redacted
 
     if out.suffix != ".parquet":
         raise InputError(f"--out {out}: must end in .parquet.")
     joined = join(folder, recording)
-    save(redacted(joined.trace) if redact else joined.trace, out)
+    save_trace(joined.trace, out, redact=redact)
     facts = _facts(joined)
     if json:
         print(json_module.dumps({"out": os.fspath(out), **facts}, allow_nan=False))

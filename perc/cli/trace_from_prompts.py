@@ -6,6 +6,8 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from perc.cli.loading import save_trace
+
 
 def trace_from_prompts(
     file: Annotated[Positional[str], arg(metavar="PROMPTS")],
@@ -39,7 +41,7 @@ def trace_from_prompts(
     """
     from perc.prefix_text import Names
     from perc.prefix_text import trace_from_prompts as read
-    from perc.traces import check_target, save
+    from perc.traces import check_target
 
     check_target(out)
     trace = read(
@@ -49,11 +51,7 @@ def trace_from_prompts(
         names=Names(prompt, session, arrival, answer),
         special_tokens=not templated,
     )
-    if redact:
-        from perc.traces.redact import redacted
-
-        trace = redacted(trace)
-    save(trace, out)
+    save_trace(trace, out, redact=redact)
     shared = (trace.prev >= 0).sum() / max(trace.n_accesses, 1)
     print(
         f"{out}: {trace.n_requests:,} requests of {int(trace.input_tokens.sum()):,} "

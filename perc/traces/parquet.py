@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from perc.errors import InputError
-from perc.files import write_atomically
+from perc.files import parquet_faults, write_atomically
 from perc.traces.build import link_accesses
 from perc.traces.formats import Options
 from perc.types import Trace
@@ -94,11 +94,10 @@ def read(path: str, options: Options) -> Trace:
     """
     import polars as pl
 
-    exceptions = pl.exceptions  # a damaged page makes polars panic
     try:
         facts = _facts(path, pl.read_parquet_metadata(path))
         table = pl.read_parquet(path)
-    except (OSError, exceptions.PolarsError, exceptions.PanicException) as error:
+    except parquet_faults() as error:
         raise InputError(f"{path}: cannot be read as parquet ({error}).") from error
     try:
         trace = _trace(table, facts)
@@ -106,7 +105,7 @@ def read(path: str, options: Options) -> Trace:
         if _digest(trace, facts) != expected:
             raise ValueError("its sha256 is another")
         _check(trace)
-    except (KeyError, TypeError, ValueError, exceptions.PolarsError) as error:
+    except (KeyError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise InputError(
             f"{path}: is not as perc wrote it ({error}); convert the original again."
         ) from error

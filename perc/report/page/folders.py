@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from perc.errors import InputError
+from perc.files import parquet_faults
 from perc.printable import printable
 from perc.report.page.shape import AGAIN, COLUMNS, check_about, check_table
 
@@ -139,7 +140,7 @@ def read_table(
     """
     try:
         return pl.read_parquet(io.BytesIO(_bytes(path, links)), columns=columns)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+    except parquet_faults() as error:
         raise InputError(
             f"{path}: no parquet that can be read ({error}). Run the command again."
         ) from None
